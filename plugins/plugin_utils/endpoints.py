@@ -104,7 +104,9 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
         where = {"node": pod["spec"].get("nodeName"), "pod": pod["metadata"]["name"]}
         for rail in settings["rails"]:
             try:
-                endpoints.append(_endpoint(pod, by_pod.get(pod["metadata"]["name"]), rail, settings))
+                endpoints.append(
+                    _endpoint(pod, by_pod.get(pod["metadata"]["name"]), rail, settings)
+                )
             except _Problem as problem:
                 findings.append(
                     diagnosis.finding(
@@ -141,9 +143,7 @@ def _endpoint(pod: dict, result: dict | None, rail: dict, settings: dict) -> dic
     device, port, gid = _device(probe, network, rail, settings)
     facts = probe["devices"][device]["ports"][port]
     if not facts["active"]:
-        raise _Problem(
-            "port_down", f"{device} port {port} is {facts['state']}, it must be ACTIVE"
-        )
+        raise _Problem("port_down", f"{device} port {port} is {facts['state']}, it must be ACTIVE")
     node = pod["spec"]["nodeName"]
     pod_ip = pod.get("status", {}).get("podIP") or ""
     return {
@@ -176,9 +176,7 @@ def _usable_probe(result: dict | None, settings: dict) -> dict:
         raise _Problem("exec_lost", "the probe did not run in this pod")
     if result["outcome"] != "completed":
         code = "exec_refused" if result["outcome"] == "refused" else "exec_lost"
-        raise _Problem(
-            code, f"the probe ended as {result['outcome']}: {result.get('message', '')}"
-        )
+        raise _Problem(code, f"the probe ended as {result['outcome']}: {result.get('message', '')}")
     probe = probes.parse_probe(result["stdout"])
     if not probe["complete"]:
         last = (result["stderr"] or result["stdout"]).strip().splitlines()[-1:]
@@ -224,9 +222,7 @@ def _network(pod: dict, rail: dict, settings: dict) -> dict | None:
             ) from error
         raise _Problem("bad_network_status", f"{STATUS_ANNOTATION}: {text}") from error
     if not network["ips"]:
-        raise _Problem(
-            "no_endpoint_address", f"network {network['name']} gave the pod no address"
-        )
+        raise _Problem("no_endpoint_address", f"network {network['name']} gave the pod no address")
     try:
         for ip in network["ips"]:
             ipaddress.ip_address(ip)

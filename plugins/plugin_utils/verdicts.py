@@ -256,7 +256,7 @@ def conclude(state: dict, settings: dict) -> dict:
 
     Args:
         state: {`nodes`: chosen, `skipped`, `endpoints`, `links` (judged, in the order of measurement), `rounds` (number),
-        `findings` (of nodes, pods and endpoints), `left_behind` [pod names], `started`, `ended` (ISO 8601)}.
+        `findings` (of nodes, pods and endpoints), `left_behind` [pod names], `check_mode`, `started`, `ended` (ISO 8601)}.
 
     Returns:
         {test, memory, run, passed (bool), verdict, reason (null or a code), nodes, skipped, endpoints, links, findings,
@@ -273,9 +273,12 @@ def conclude(state: dict, settings: dict) -> dict:
             )
         )
     if not links and not findings:
-        findings.append(diagnosis.finding("nothing_measured", seen="no link was measured"))
+        words = "check mode: nothing was run" if state["check_mode"] else "no link was measured"
+        findings.append(diagnosis.finding("nothing_measured", seen=words))
     verdict = PASSED
-    if findings:
+    if state["check_mode"]:
+        verdict = SKIPPED
+    elif findings:
         failed = any(k["verdict"] == FAILED for k in links) or not links
         failed = failed or any("localisation" not in f for f in findings)
         verdict = FAILED if failed else SLOW
@@ -300,6 +303,22 @@ def conclude(state: dict, settings: dict) -> dict:
         "started": state["started"],
         "ended": state["ended"],
     }
+
+
+def failed_task_finding(result: dict, task: str) -> dict:
+    """The finding of a task that failed, such as a pod that admission refused or an API that was lost.
+
+    Args:
+        result: what Ansible keeps as `ansible_failed_result`. task: the task's name.
+    """
+    text = str(result.get("msg") or result.get("module_stderr") or "no message").strip()
+    found = diagnosis.diagnose_text(text, "pod")
+    where = {"task": task}
+    if found:
+        return {**found, "where": {**where, **(found.get("where") or {})}}
+    return diagnosis.finding(
+        "task_failed", where=where, seen=f"{task}: {text[:2000]}", line=text[:2000]
+    )
 
 
 def skipped_result(test: str, memory: str, code: str, seen: str) -> dict:
