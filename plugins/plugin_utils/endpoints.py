@@ -16,7 +16,8 @@ from __future__ import annotations
 import ipaddress
 import json
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, probe as probes
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis
+from ansible_collections.k8si.fabric.plugins.plugin_utils import probe as probes
 
 STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 STATUS_ANNOTATION_OLD = "k8s.v1.cni.cncf.io/networks-status"  # Multus before 3.7
