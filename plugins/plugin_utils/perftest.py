@@ -27,6 +27,7 @@ _FIGURE = re.compile(r"\s*(-?(?:\d{1,15}\.\d{6}|nan|inf))\s*", re.ASCII)
 _VERSION = re.compile(r"\s*Version: (\d+\.\d[\w.+-]{0,32})", re.ASCII)
 _RULE = "-" * 40
 _KEPT_REJECTED = 100
+_MAX_RUNS = 1000
 _ONE_SIDED = ("write", "read", "atomic")
 
 
@@ -81,6 +82,11 @@ class _Run:
             return self.command.role
         return "client" if self.title and "tx_depth" in self.parameters else None
 
+    def tableless(self) -> bool:
+        """Tell whether this end prints no table at all even when all is well."""
+        verb, kind = self.verb_kind()
+        return verb in ("read", "atomic") and kind == "lat" and self.role() == "server"
+
     def bidirectional(self) -> bool:
         if self.title and self.title["bidirectional"]:
             return True
@@ -92,10 +98,14 @@ class _Run:
         if kind == "bw" and self.bidirectional():
             return "total"
         if kind == "bw" and verb in _ONE_SIDED and self.role() == "server":
-            # With write_with_imm the server measures by itself, and then prints no peak.
-            if not (self.command and self.command.has("write_with_imm")):
+            # With write_with_imm the server measures by itself.
+            if not (self.title and self.title["write_with_imm"]):
                 return "peer"
         return "own"
+
+
+class _TooManyRuns(Exception):
+    """The text holds more runs than anyone puts into one log; the rest of it is not read."""
 
 
 class _Reader:
@@ -116,6 +126,8 @@ class _Reader:
         return self.runs[-1]
 
     def next_run(self) -> _Run:
+        if len(self.runs) >= _MAX_RUNS:
+            raise _TooManyRuns
         self.runs.append(_Run())
         self.runs[-1].command = self.command
         self.usage = False
@@ -168,7 +180,13 @@ class _Reader:
                 return
             self.row(run, number, line)
         elif len(line) > 12 and perftest_table.looks_like_full_row(line):
-            self.reject(run, number, line, "no_header", "a row without a header before it: its columns are unknown")
+            self.reject(
+                run,
+                number,
+                line,
+                "no_header",
+                "a row without a header before it: its columns are unknown",
+            )
         elif not run.header_seen and (match := _FIGURE.fullmatch(line)):
             run.figures.append(float(match.group(1)))
         else:
@@ -176,7 +194,13 @@ class _Reader:
 
     def row(self, run: _Run, number: int, line: str) -> None:
         if run.header is None:
-            self.reject(run, number, line, "header", "the table's header is cut off or not one of perftest's")
+            self.reject(
+                run,
+                number,
+                line,
+                "header",
+                "the table's header is cut off or not one of perftest's",
+            )
             return
         try:
             row, tail = perftest_table.read_row(run.header, line)
@@ -192,7 +216,9 @@ class _Reader:
 
     def reject(self, run: _Run, number: int, line: str, code: str, reason: str) -> None:
         if len(run.rejected) < _KEPT_REJECTED:
-            run.rejected.append({"line": line.strip()[:300], "number": number, "code": code, "reason": reason})
+            run.rejected.append(
+                {"line": line.strip()[:300], "number": number, "code": code, "reason": reason}
+            )
 
     def words(self, run: _Run, line: str) -> None:
         if "Waiting for client" in line:
@@ -200,6 +226,8 @@ class _Reader:
                 run = self.next_run()
             run.waiting = run.text = True
             return
+        if self.usage and "Test" not in line:
+            return  # the usage that follows a bad option: example commands, and every word for a failure
         if ("ib_" in line or "raw_ethernet_" in line) and (command := prompt_command(line)):
             if run.started or (run.command is not None and run.command is not self.command):
                 run = self.next_run()
@@ -211,14 +239,13 @@ class _Reader:
                 run = self.next_run()
             run.title = title
             run.text = True
+            self.usage = False
             return
         if ":" in line:
             if "GID:" in line:
-                gid = perftest_banner.read_gid(line)
-                if gid is not None:
-                    if self.last_address is not None and self.last_address["gid"] is None:
-                        self.last_address["gid"] = gid
-                    return
+                if self.last_address is not None and self.last_address["gid"] is None:
+                    self.last_address["gid"] = perftest_banner.read_gid(line)
+                return
             if "address:" in line and (address := perftest_banner.read_address(line)):
                 if len(run.addresses[address[0]]) < 4096:
                     run.addresses[address[0]].append(address[1])
@@ -239,7 +266,7 @@ class _Reader:
             if "Remote results" in line:
                 run.scope = "remote"
                 return
-        if ("GPU" in line or "CUDA" in line or "dev = " in line or "ibv_reg_" in line) and not self.usage:
+        if "GPU" in line or "CUDA" in line or "dev = " in line or "ibv_reg_" in line:
             if "initializing CUDA" in line and run.closed:
                 run = self.next_run()
             if run.memory.note(line):
@@ -250,9 +277,7 @@ class _Reader:
         self.other(run, line)
 
     def other(self, run: _Run, line: str) -> None:
-        # The usage that follows a bad option names every kind of failure.
-        if not self.usage:
-            self.messages.add(line, "stdout")
+        self.messages.add(line, "stdout")
         if not run.text and line.strip():
             run.text = True
 
@@ -289,7 +314,12 @@ def parse_perftest(
         blocks += perftest_json.cut_blocks(out_json)[1]
 
     reader = _Reader(read_command(command))
-    reader.read(perftest_lines.clean_lines(stdout))
+    try:
+        reader.read(perftest_lines.clean_lines(stdout))
+    except _TooManyRuns:
+        reader.messages.add(
+            f"warning: more than {_MAX_RUNS} runs in one text; the rest was not read", "stdout"
+        )
     if stderr:
         errors = Messages()
         for line in perftest_lines.clean_lines(stderr):
@@ -302,7 +332,11 @@ def parse_perftest(
     for block in blocks:
         _take_json(reader.runs[-1], perftest_json.read_block(block), warnings, len(reader.runs))
 
-    runs = [run for run in reader.runs if run.started or run.text or run.rejected or run.figures or run.json]
+    runs = [
+        run
+        for run in reader.runs
+        if run.started or run.text or run.rejected or run.figures or run.json
+    ]
     if not runs:
         runs = reader.runs[-1:]
     results = [_finish(run, rc, error_lines) for run in runs]
@@ -347,14 +381,17 @@ def _output_row(run: _Run) -> dict | None:
         return None
     meaning, figure = command.options["output"], run.figures[0]
     size = command.options.get("size")
-    row = {"bytes": int(size) if isinstance(size, str) and size.isdigit() else None, "iterations": None}
+    row = {
+        "bytes": int(size) if isinstance(size, str) and size.isdigit() else None,
+        "iterations": None,
+    }
     if meaning == "bandwidth":
         unit = "Gb/sec" if command.has("report_gbits") else "MiB/sec"
         row.update(
             bandwidth_peak_gbps=None,
-            bandwidth_average_gbps=figure
-            if unit == "Gb/sec"
-            else perftest_table.gbps_from_mib_per_second(figure),
+            bandwidth_average_gbps=(
+                figure if unit == "Gb/sec" else perftest_table.gbps_from_mib_per_second(figure)
+            ),
             message_rate_mpps=None,
             unit_proven=False,
             printed={"unit": unit, "peak": None, "average": figure},
@@ -378,7 +415,10 @@ def _output_row(run: _Run) -> dict | None:
 def _finish(run: _Run, rc: int | None, errors: list[str]) -> dict:
     role = run.role()
     if role is None:
-        role = next((end for end in ("client", "server") if any(f"error at {end}" in e for e in errors)), None)
+        role = next(
+            (end for end in ("client", "server") if any(f"error at {end}" in e for e in errors)),
+            None,
+        )
     if not run.rows and (row := _output_row(run)):
         run.rows.append(row)
         run.closed = True
@@ -396,7 +436,13 @@ def _finish(run: _Run, rc: int | None, errors: list[str]) -> dict:
         "figures": run.figures,
         "completeness": completeness,
         "completeness_reason": reason,
-        "memory": run.memory.result(run.started or bool(run.rows), bool(run.rows), rc, run.addresses["local"]),
+        "memory": run.memory.result(
+            run.started or bool(run.rows),
+            bool(run.rows or run.figures),
+            rc,
+            run.addresses["local"],
+            run.tableless(),
+        ),
         "json": run.json,
         "rejected": run.rejected,
     }
@@ -409,21 +455,30 @@ def _completeness(run: _Run) -> tuple[str, str]:
         if run.figures:
             return "none", "a bare figure of --output, whose meaning only the command line tells"
         if run.header_seen:
-            return "none", "the table has a header and no row: the run did not get as far as a result"
-        verb, kind = run.verb_kind()
-        if verb in ("read", "atomic") and kind == "lat" and run.role() == "server":
+            return (
+                "none",
+                "the table has a header and no row: the run did not get as far as a result",
+            )
+        if run.tableless():
             return "none", "the server of this test prints no table"
         if run.title:
             return "none", "the output ends before the table"
-        return "none", "there is no perftest table in the text" if run.text else "there is no output"
+        return "none", (
+            "there is no perftest table in the text" if run.text else "there is no output"
+        )
     if run.rejected:
         return "partial", f"a row was rejected: {run.rejected[0]['reason']}"
     if not run.closed:
-        return "partial", "the line that closes the table is missing: the run was cut off, or the text was"
+        return (
+            "partial",
+            "the line that closes the table is missing: the run was cut off, or the text was",
+        )
     return "complete", "the table is closed and every row obeys its header"
 
 
-def _combine(results: list[dict], version: str | None, warnings: list[str], errors: list[str]) -> dict:
+def _combine(
+    results: list[dict], version: str | None, warnings: list[str], errors: list[str]
+) -> dict:
     first = results[0]
     combined = {
         "tool": first["tool"],
@@ -456,14 +511,29 @@ def _combine(results: list[dict], version: str | None, warnings: list[str], erro
     tools = {result["tool"] for result in results}
     roles = {result["role"] for result in results}
     combined["tool"] = tools.pop() if len(tools) == 1 else None
-    combined["role"] = roles.pop() if len(roles) == 1 else ("both" if {"client", "server"} <= roles else None)
+    combined["role"] = (
+        roles.pop() if len(roles) == 1 else ("both" if {"client", "server"} <= roles else None)
+    )
     kinds = [result["completeness"] for result in results]
     if len(set(kinds)) > 1:
         worst = next(r for r in results if r["completeness"] != "complete")
         combined["completeness"] = "partial"
-        combined["completeness_reason"] = f"of {len(results)} runs, one is not complete: {worst['completeness_reason']}"
+        combined["completeness_reason"] = (
+            f"of {len(results)} runs, one is not complete: {worst['completeness_reason']}"
+        )
     combined["runs"] = [
-        {key: r[key] for key in ("tool", "role", "parameters", "addresses", "completeness", "completeness_reason", "memory")}
+        {
+            key: r[key]
+            for key in (
+                "tool",
+                "role",
+                "parameters",
+                "addresses",
+                "completeness",
+                "completeness_reason",
+                "memory",
+            )
+        }
         for r in results
     ]
     return combined

@@ -9,7 +9,7 @@ import re
 from ansible_collections.k8si.fabric.plugins.plugin_utils.units import canonical_gid
 
 _TITLE = re.compile(
-    r"(?:^|\s)(RDMA_Write|RDMA_Read|Send|Atomic|Raw_?Ethernet)\b([\w /+-]{0,80}?)\b(BW|Latency)\b([\w -]{0,40}?)Test\s*$",
+    r"(?:^|\s)(RDMA_Write|RDMA_Read|Send|Atomic|Raw_?Ethernet)((?:_imm)?\b[\w /+-]{0,80}?)\b(BW|Latency)\b([\w -]{0,40}?)Test\s*$",
     re.ASCII,
 )
 _VERB = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
@@ -46,27 +46,34 @@ _KEYS = {
     "Use MUSA memory": ("musa", "flag"),
 }
 _PARAMETER = re.compile(
-    "(" + "|".join(re.escape(k) for k in sorted(_KEYS, key=len, reverse=True)) + r")\s{0,40}:\s{0,40}(\S{1,64})",
+    "("
+    + "|".join(re.escape(k) for k in sorted(_KEYS, key=len, reverse=True))
+    + r")\s{0,40}:\s{0,40}(\S{1,64})",
     re.ASCII,
 )
 _INT = re.compile(r"-?\d{1,18}", re.ASCII)
 _ADDRESS = re.compile(r"(local|remote) address:\s{0,8}(.{1,256})", re.ASCII)
-_ADDRESS_FIELD = re.compile(r"\b(LID|QPN|PSN|OUT|RKey|VAddr)\s{1,4}(?:0x)?([0-9a-fA-F]{1,16})\b", re.ASCII)
+_ADDRESS_FIELD = re.compile(
+    r"\b(LID|QPN|PSN|OUT|RKey|VAddr)\s{1,4}(?:0x)?([0-9a-fA-F]{1,16})\b", re.ASCII
+)
 _GID = re.compile(r"\bGID:\s{0,8}([0-9a-fA-F:.]{2,64})", re.ASCII)
 
 _DEVICE_NAME = re.compile(r"\[pid = \d+, dev = (\d+)\] device name = \[([^\]]{1,120})\]", re.ASCII)
 _ALLOCATED_OLD = re.compile(r"cuMemAlloc\(\) of a (\d{1,20}) bytes GPU buffer", re.ASCII)
 _ALLOCATED_NEW = re.compile(
-    r"allocated GPU buffer of a (\d{1,20}) address at 0x[0-9a-f]{1,16} for type (\w{1,40})", re.ASCII
+    r"allocated GPU buffer of a (\d{1,20}) address at 0x[0-9a-f]{1,16} for type (\w{1,40})",
+    re.ASCII,
 )
 _FREED = re.compile(r"deallocating (?:RX )?GPU buffer (?:0x)?([0-9a-fA-F]{1,16})\b", re.ASCII)
 _REGISTERED = re.compile(r"Calling ibv_reg_\w{1,32}(?: with dmabuf)?\(", re.ASCII)
 _ROCM_DEVICE = re.compile(r"Using ROCm Device with ID: (\d{1,4}), Name: ([^,]{1,120})", re.ASCII)
-_ROCM_ALLOCATED = re.compile(r"allocated (\d{1,20}) bytes of GPU buffer at 0x([0-9a-f]{1,16})", re.ASCII)
+_ROCM_ALLOCATED = re.compile(
+    r"allocated (\d{1,20}) bytes of GPU buffer at 0x([0-9a-f]{1,16})", re.ASCII
+)
 
 
 def read_title(line: str) -> dict | None:
-    """Return {verb, kind, bidirectional, title} of the line that names the test, or None."""
+    """Return {verb, kind, bidirectional, write_with_imm, title} of the line that names the test, or None."""
     if "Test" not in line:
         return None
     match = _TITLE.search(line)
@@ -77,6 +84,7 @@ def read_title(line: str) -> dict | None:
         "verb": _VERB.get(name, "raw_ethernet"),
         "kind": "bw" if kind == "BW" else "lat",
         "bidirectional": "Bidirectional" in before,
+        "write_with_imm": before.startswith("_imm"),
         "title": " ".join(match.group(0).split()),
     }
 
@@ -167,13 +175,19 @@ class MemoryEvidence:
             for pattern in (_ALLOCATED_OLD, _ALLOCATED_NEW):
                 if match := pattern.search(line):
                     self.kind, self.size = "cuda", int(match.group(1))
-                    self.memory_type = match.group(2) if pattern is _ALLOCATED_NEW else "CUDA_MEM_DEVICE"
+                    self.memory_type = (
+                        match.group(2) if pattern is _ALLOCATED_NEW else "CUDA_MEM_DEVICE"
+                    )
                     break
             else:
                 if match := _FREED.search(line):
                     self.base = int(match.group(1), 16)
                 elif match := _ROCM_ALLOCATED.search(line):
-                    self.kind, self.size, self.base = "rocm", int(match.group(1)), int(match.group(2), 16)
+                    self.kind, self.size, self.base = (
+                        "rocm",
+                        int(match.group(1)),
+                        int(match.group(2), 16),
+                    )
                 elif "using DMA-BUF for GPU buffer" in line:
                     self.dmabuf = True
                 elif "allocated GPU buffer address at" not in line:
@@ -194,12 +208,20 @@ class MemoryEvidence:
             self.lines.append(line.strip())
         return True
 
-    def result(self, has_output: bool, has_row: bool, rc: int | None, local: list[dict]) -> dict:
+    def result(
+        self,
+        has_output: bool,
+        has_row: bool,
+        rc: int | None,
+        local: list[dict],
+        tableless: bool = False,
+    ) -> dict:
         """Return the memory section of a parse result.
 
         proven: the buffer was in GPU memory and was used. It takes the allocation, the device's name and
         a result row, an exit status that is not a failure, and, where the end printed them, its own
-        address inside the buffer it gave back.
+        address inside the buffer it gave back. An end that never prints a table (tableless) must show
+        the address and exit status 0 instead of a row.
         """
         if self.kind is None:
             kind = "host" if has_output else None
@@ -222,14 +244,16 @@ class MemoryEvidence:
             device_memory
             and self.size
             and self.device
-            and has_row
+            and (has_row or (tableless and inside and rc == 0))
             and rc in (None, 0)
             and inside is not False
-            and (self.registered or not self.dmabuf)
         )
         method = None
-        if proven:
-            method = "dmabuf" if self.dmabuf else "peermem"
+        if proven and not self.dmabuf:
+            method = "peermem"
+        elif proven and self.registered:
+            # "using DMA-BUF" alone is printed before the registration is tried.
+            method = "dmabuf"
         return {
             "kind": self.kind,
             "device": self.device,

@@ -44,8 +44,18 @@ _VALUED_LONG = {
 }
 # -U, -H, -C are flags of the latency tests; -U is a flag there and takes no value anywhere else.
 _VALUED -= set("U")
-_TOOL = re.compile(r"(?:^|[\s/])((?:ib_(?:write|read|send|atomic)|raw_ethernet)_(?:bw|lat))(?=\s|$)", re.ASCII)
-_LONG = {"s": "size", "d": "ib-dev", "q": "qp", "D": "duration", "a": "all", "b": "bidirectional", "R": "rdma_cm"}
+_TOOL = re.compile(
+    r"(?:^|[\s/])((?:ib_(?:write|read|send|atomic)|raw_ethernet)_(?:bw|lat))(?=\s|$)", re.ASCII
+)
+_LONG = {
+    "s": "size",
+    "d": "ib-dev",
+    "q": "qp",
+    "D": "duration",
+    "a": "all",
+    "b": "bidirectional",
+    "R": "rdma_cm",
+}
 
 
 class Command:

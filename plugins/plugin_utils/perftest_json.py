@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 import re
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils.perftest_banner import read_title, typed_parameter
+from ansible_collections.k8si.fabric.plugins.plugin_utils.perftest_banner import (
+    read_title,
+    typed_parameter,
+)
 from ansible_collections.k8si.fabric.plugins.plugin_utils.perftest_table import (
     Rejected,
     read_header,
@@ -47,7 +50,9 @@ def cut_blocks(text: str) -> tuple[str, list[str]]:
         if start < 0:
             at = text.find("test_info", at + 1, at + MAX_BLOCK)
             if not blocks and at >= 0:
-                blocks.append("")  # counts as a try, so that hostile text costs a bounded number of scans
+                blocks.append(
+                    ""
+                )  # counts as a try, so that hostile text costs a bounded number of scans
             continue
         depth, end = 0, min(len(text), start + MAX_BLOCK)
         for brace in _BRACE.finditer(text, start, end):
@@ -65,7 +70,9 @@ def read_block(block: str) -> dict:
     """Return {valid, test_info, results} with every figure as the text that was printed."""
     try:
         data = json.loads(block, parse_float=str, parse_int=str, parse_constant=str)
-        if isinstance(data, dict) and all(isinstance(data.get(k), dict) for k in ("test_info", "results")):
+        if isinstance(data, dict) and all(
+            isinstance(data.get(k), dict) for k in ("test_info", "results")
+        ):
             return {
                 "valid": True,
                 "test_info": {k: str(v) for k, v in data["test_info"].items()},
@@ -89,7 +96,9 @@ def parameters_of(test_info: dict) -> tuple[dict, dict | None]:
     for name, text in test_info.items():
         if pair := typed_parameter(name, text):
             parameters[pair[0]] = pair[1]
-    return parameters, read_title(" " + test_info.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_"))
+    return parameters, read_title(
+        " " + test_info.get("test", "").replace("_", " ").replace("RDMA ", "RDMA_")
+    )
 
 
 def row_of(results: dict, unit: str | None) -> dict | None:
@@ -106,7 +115,10 @@ def row_of(results: dict, unit: str | None) -> dict | None:
             except ValueError:
                 raise Rejected("not_a_number", "a figure in the JSON is not a number") from None
             if len(fits) != 1:
-                raise Rejected("unit", "the JSON names no unit and bytes x message rate does not tell which it is")
+                raise Rejected(
+                    "unit",
+                    "the JSON names no unit and bytes x message rate does not tell which it is",
+                )
             unit = fits.pop()
         header = read_header(f"#bytes #iterations BW peak[{unit}] BW average[{unit}] MsgRate[Mpps]")
         figures = [size, results["n_iterations"], *(_decimal(results[n]) for n in _BANDWIDTH[2:])]
@@ -115,7 +127,11 @@ def row_of(results: dict, unit: str | None) -> dict | None:
         if "MsgSize" not in results or not names:
             return None
         header = read_header("#bytes #iterations " + " ".join(_LATENCY[n] for n in names))
-        figures = [results["MsgSize"], results.get("n_iterations", ""), *(_decimal(results[n]) for n in names)]
+        figures = [
+            results["MsgSize"],
+            results.get("n_iterations", ""),
+            *(_decimal(results[n]) for n in names),
+        ]
     if header is None:
         return None
     return read_row(header, " " + "   ".join(figures))[0]

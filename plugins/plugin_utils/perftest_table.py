@@ -129,7 +129,10 @@ def read_row(header: Header, line: str) -> tuple[dict, str]:
     """Return (row, text glued to its end). Raises Rejected."""
     match = header.pattern.match(line)
     if match is None:
-        raise Rejected("columns", "does not have the figures that the header announces (cut off, or another table's)")
+        raise Rejected(
+            "columns",
+            "does not have the figures that the header announces (cut off, or another table's)",
+        )
     tail = line[match.end() :]
     texts = dict(zip(header.columns, match.groups(), strict=True))
     size, iterations = int(texts.pop("bytes")), int(texts.pop("iterations"))
@@ -211,7 +214,11 @@ def _bandwidth_row(header: Header, size: int, iterations: int, texts: dict) -> d
             raise Rejected(
                 "unit",
                 f"bytes x message rate gives {size * rate * UNITS[unit]:.6g} {unit}, not {average_text}"
-                + (f": the figures are in {other}, the ends were started with different options" if other else ""),
+                + (
+                    f": the figures are in {other}, the ends were started with different options"
+                    if other
+                    else ""
+                ),
             )
         proven = len(fits) == 1
     row = {
@@ -241,7 +248,9 @@ def _bandwidth_row(header: Header, size: int, iterations: int, texts: dict) -> d
 
 def _latency_row(header: Header, size: int, iterations: int, texts: dict) -> dict:
     if header.unit != "usec":
-        raise Rejected("unit_unknown", f"the header's unit {header.unit} is not one perftest prints")
+        raise Rejected(
+            "unit_unknown", f"the header's unit {header.unit} is not one perftest prints"
+        )
     if iterations == 0:
         raise Rejected("zero", "nothing was transferred: a row of zeros is no measurement")
     row = {"bytes": size, "iterations": iterations}
@@ -258,7 +267,10 @@ def _latency_row(header: Header, size: int, iterations: int, texts: dict) -> dic
         if column == "stdev":
             continue
         if (low is not None and figure < low) or (high is not None and figure > high):
-            raise Rejected("order", "a figure lies outside t_min and t_max: the columns are not what the header says")
+            raise Rejected(
+                "order",
+                "a figure lies outside t_min and t_max: the columns are not what the header says",
+            )
     if not any(figures.values()) and all(f is not None for f in figures.values()):
         raise Rejected("zero", "nothing was transferred: a row of zeros is no measurement")
     if "transactions" in texts:
