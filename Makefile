@@ -21,9 +21,49 @@ $(BUILD)/env.done: requirements-dev.txt tests/bootstrap.py
 	@$(BIN)/python tests/bootstrap.py $(COLLECTIONS) .
 	@touch $@
 
+# make demo FAULT=slow_node breaks something first; make demo FAULT=list names the faults
+.PHONY: demo
+demo: env
+	@FAULT=$(FAULT) NODES=$(NODES) tests/demo.sh
+
+# Everything: lint, sanity, unit, integration and the role scenarios on the simulated cluster
+.PHONY: test
+test: lint unit sanity integration molecule
+
+.PHONY: lint
+lint: env
+	black --check --quiet .
+	ruff check --quiet .
+	yamllint --strict .
+	ansible-lint --profile production
+	antsibull-changelog lint
+	antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=dependent .
+
 .PHONY: unit
 unit: env
-	$(BIN)/python -m pytest tests/unit
+	python -m pytest tests/unit
+
+# ansible-test wants a real folder ansible_collections/k8si/fabric, no link: it gets a copy of what git knows
+TREE := $(BUILD)/tree/ansible_collections
+.PHONY: tree
+tree: env
+	@rm -rf $(BUILD)/tree && mkdir -p $(TREE)/k8si/fabric
+	@git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t $(TREE)/k8si/fabric 2>/dev/null; true
+	@ln -s $(COLLECTIONS)/ansible_collections/kubernetes $(TREE)/kubernetes
+	@cd $(TREE)/k8si/fabric && git init -q . && git add -A
+
+.PHONY: sanity
+sanity: tree
+	cd $(TREE)/k8si/fabric && ansible-test sanity --local --python $$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])') --color no
+	cd $(TREE)/k8si/fabric && ansible-test units --local --color no
+
+.PHONY: integration
+integration: tree
+	cd $(TREE)/k8si/fabric && ansible-test integration --local --color no
+
+.PHONY: molecule
+molecule: env
+	cd extensions && molecule test --all
 
 .PHONY: clean
 clean:
