@@ -24,7 +24,7 @@ $(BUILD)/env.done: requirements-dev.txt tests/bootstrap.py
 # make demo FAULT=slow_node breaks something first; make demo FAULT=list names the faults
 .PHONY: demo
 demo: env
-	@FAULT=$(FAULT) NODES=$(NODES) tests/demo.sh
+	@FAULT=$(FAULT) NODES=$(NODES) bash tests/demo.sh
 
 # Everything: lint, sanity, unit, integration and the role scenarios on the simulated cluster
 .PHONY: test

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Stands in for the get-pip script that `ansible-test sanity` downloads, where only the PyPI registry is reached.
 
 pip comes out of Python itself (ensurepip); the versions that ansible-test asks for are then installed with it.

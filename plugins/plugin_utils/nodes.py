@@ -202,10 +202,10 @@ def pod_states(pods: list[dict], events: list[dict], names: list[str]) -> dict:
 
 
 def not_running(states: dict, timeout_s: float) -> list[dict]:
-    """Findings for every pod that did not run in time: its own, or `pod_not_running` with what it waits for."""
+    """Findings for every pod that did not run in time: its own, or `pod_not_started` with what it waits for."""
     late = [
         diagnosis.finding(
-            "pod_not_running",
+            "pod_not_started",
             where={"node": w["node"], "pod": w["pod"]},
             seen=f"pod {w['pod']} is not Running after {timeout_s:g} s: {w['reason']}",
         )

@@ -87,15 +87,22 @@ def _device(probe, name, fw_ver, hca_type, board_id, numa, pci_path):
 
 
 def _port(probe, device, port, state, _phys, rate, link_layer, lid):
-    number, _, name = state.partition(":")
+    number, _sep, name = state.partition(":")
     probe["devices"][device]["ports"][int(port)] = {
         "state": name.strip() or state,
         "active": number.strip() == str(ACTIVE),
-        "rate_gbps": units.line_rate_gbps(rate),
+        "rate_gbps": _rate(rate),
         "rate": rate,
         "link_layer": link_layer,
         "lid": int(lid, 0) if lid else None,
     }
+
+
+def _rate(text):
+    try:
+        return units.line_rate_gbps(text)
+    except ValueError:
+        return None  # an unset or unknown rate is no rate; whoever needs one says so
 
 
 def _gid(probe, device, port, index, gid, kind, ndev):

@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import os
-import signal
 import socket
 import ssl
 import struct
