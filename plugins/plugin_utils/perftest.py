@@ -161,7 +161,9 @@ class _Reader:
         if prefix and prefix[-1].isalnum():
             return False
         run = self.run
-        if (run.rows and run.scope is None and not run.open) or (run.rows and run.open and run.scope is None):
+        if (run.rows and run.scope is None and not run.open) or (
+            run.rows and run.open and run.scope is None
+        ):
             run = self.next_run()
         self.prefix = prefix.lstrip()
         if prefix and not prefix.isspace():
