@@ -9,7 +9,7 @@ name: diagnose_perftest
 short_description: Tell whether a perftest run measured its link, and if not, why
 version_added: 0.1.0
 author:
-  - k8si.fabric contributors
+  - k8si.fabric contributors (@k8si)
 description:
   - Takes the results of both ends of a run and judges them together. A run has measured its link only if the client's table is
     complete, in the right unit and with the sizes asked for, and the exit status says so too; on GPU memory, the output of both ends

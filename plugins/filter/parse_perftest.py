@@ -9,7 +9,7 @@ name: parse_perftest
 short_description: Read the output of ib_write_bw and the other perftest tools
 version_added: 0.1.0
 author:
-  - k8si.fabric contributors
+  - k8si.fabric contributors (@k8si)
 description:
   - Turns what a perftest tool printed into data. It reads C(ib_write_bw), C(ib_read_bw), C(ib_send_bw), C(ib_atomic_bw),
     their C(_lat) counterparts and C(raw_ethernet_*), of every version from 5.x on, and the forks of vendors.
