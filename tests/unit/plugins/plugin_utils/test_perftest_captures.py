@@ -60,7 +60,9 @@ def test_code_of_a_failed_run(name: str) -> None:
     assert found["cause"] and found["remedy"] and found["reference"].endswith("#" + found["code"])
 
 
-@pytest.mark.parametrize("name", [name for name, run in RUNS.items() if "code" not in run["expect"]])
+@pytest.mark.parametrize(
+    "name", [name for name, run in RUNS.items() if "code" not in run["expect"]]
+)
 def test_run_that_passed(name: str) -> None:
     run = RUNS[name]
     result = judge_run(run["server"], run["client"], memory=run["expect"]["memory"])
@@ -86,7 +88,9 @@ def test_all_captures() -> None:
             assert [found["code"], found["side"]] == CODES.get(name), (name, found["code"])
             codes[found["code"]] = codes.get(found["code"], 0) + 1
     assert files > 800
-    print(f"\n{files} outputs, {rows} rows, {measured} runs measured, {sum(codes.values())} failed: {codes}")
+    print(
+        f"\n{files} outputs, {rows} rows, {measured} runs measured, {sum(codes.values())} failed: {codes}"
+    )
 
 
 # What a text does not tell cannot be read from it: (public output, key) -> why.
@@ -146,7 +150,11 @@ def test_all_public_outputs() -> None:
         assert parsed["tool"] in (meta["tool"], None), name
         if expected["outcome"] == "failed":
             assert parsed["completeness"] == "none", name
-            end = {"stdout": (folder / f"{name}.txt").read_text("utf-8"), "rc": 1, "outcome": "completed"}
+            end = {
+                "stdout": (folder / f"{name}.txt").read_text("utf-8"),
+                "rc": 1,
+                "outcome": "completed",
+            }
             gpu = "cuda" if "use_cuda" in meta["options"] else "host"
             result = judge_run({}, end, memory=gpu)
             assert result["finding"]["code"] == PUBLIC_CODES[name], name
