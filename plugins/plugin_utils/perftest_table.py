@@ -83,7 +83,7 @@ def read_header(text: str) -> Header | None:
             columns.append(name[1:])
             continue
         label, _, rest = name.partition("[")
-        label, unit = label.strip().lower(), rest.rstrip("]")
+        label, unit = " ".join(label.lower().split()), rest.rstrip("]")
         port = _PORT.fullmatch(label)
         if name == "#sl":
             columns.append("service_level")
