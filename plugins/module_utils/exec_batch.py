@@ -650,27 +650,26 @@ class Batch:
 
     def _take(self, run: _Run, attempt: _Attempt, frames, data: bytes) -> bool:
         """Use what arrived; True if it was the end."""
+        closed = False
         try:
-            messages = frames.feed(data)
+            for opcode, payload in frames.feed(data):
+                if opcode == exec_wire.PING:
+                    self._send(attempt, exec_wire.PONG, payload)
+                elif opcode == exec_wire.PONG:
+                    self._pongs = True
+                elif opcode == exec_wire.CLOSE:
+                    self._send(attempt, exec_wire.CLOSE, payload[:2])
+                    words = payload[2:].decode("utf-8", "replace")
+                    attempt.broken = "the server closed the connection without an exit code" + (
+                        f" ({words})" if words else ""
+                    )
+                    closed = True
+                    break
+                elif payload:
+                    self._channel(attempt, payload[0], payload[1:])
         except exec_wire.ProtocolError as error:
             attempt.broken = f"what came over the connection is not WebSocket ({error})"
-            return True
-        closed = False
-        for opcode, payload in messages:
-            if opcode == exec_wire.PING:
-                self._send(attempt, exec_wire.PONG, payload)
-            elif opcode == exec_wire.PONG:
-                self._pongs = True
-            elif opcode == exec_wire.CLOSE:
-                self._send(attempt, exec_wire.CLOSE, payload[:2])
-                words = payload[2:].decode("utf-8", "replace")
-                attempt.broken = "the server closed the connection without an exit code" + (
-                    f" ({words})" if words else ""
-                )
-                closed = True
-                break
-            elif payload:
-                self._channel(attempt, payload[0], payload[1:])
+            closed = True
         self._notice(run, attempt)
         return closed
 

@@ -10,7 +10,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.module_utils.exec_batch import (
     KILL,
     START,
@@ -38,15 +37,15 @@ from ansible_collections.k8si.fabric.tests.unit.plugins.module_utils.exec_server
 )
 
 FAST = {
-    "kill_after": 0.4,
-    "grace": 0.5,
+    "kill_after": 0.3,
+    "grace": 0.3,
     "open_timeout": 5.0,
     "patience": 3.0,
     "first_patience": 0.6,
     "backoff": 0.05,
     "backoff_max": 0.2,
     "ping_every": 0.2,
-    "silent_after": 0.8,
+    "silent_after": 0.7,
 }
 UTF8 = "Übertragung µs 漢字 🙂\n" * 50
 
@@ -575,7 +574,7 @@ def test_a_connection_that_goes_silent() -> None:
         call.begin()
         call.data(1, b"so far")
         until = threading.Event()
-        threading.Timer(0.7, until.set).start()
+        threading.Timer(0.5, until.set).start()
         call.answer_pings(until)
         time.sleep(8)
 
@@ -591,7 +590,7 @@ def test_a_quiet_command_whose_server_answers_pings_is_not_silent() -> None:
     def behaviour(call: Exec) -> None:
         call.begin()
         until = threading.Event()
-        threading.Timer(2.0, until.set).start()
+        threading.Timer(1.5, until.set).start()
         call.answer_pings(until)
         call.finish()
 
@@ -751,7 +750,9 @@ def test_a_server_that_is_not_started_leaves_its_client() -> None:
 def test_waiting_has_its_own_limit() -> None:
     after = {"item": "a", "event": "text", "text": "ready", "timeout": 0.3}
     results, _server = run(
-        {"a": ready(), "b": runs()}, {"pod": "a", "timeout": 2}, {"pod": "b", "start_after": after}
+        {"a": ready(), "b": runs()},
+        {"pod": "a", "end_with": "b"},
+        {"pod": "b", "start_after": after},
     )
     assert end(results["b"]) == ("not_started", "dependency")
     assert "within 0.3 s" in results["b"]["message"]
@@ -760,7 +761,7 @@ def test_waiting_has_its_own_limit() -> None:
 def test_the_time_limit_begins_with_the_item_itself() -> None:
     results, _server = run(
         {"a": sleeps(), "b": runs()},
-        {"pod": "a", "timeout": 1.0},
+        {"pod": "a", "timeout": 0.6},
         {"pod": "b", "timeout": 0.5, "start_after": {"item": "a"}},
     )
     assert end(results["b"]) == ("completed", "exit_code")
@@ -770,7 +771,7 @@ def test_an_item_that_ends_before_it_started() -> None:
     results, server = run(
         {"a": runs(), "b": ready(), "c": runs()},
         {"pod": "a"},
-        {"pod": "b", "timeout": 1.5},
+        {"pod": "b", "timeout": 0.8},
         {"pod": "c", "end_with": "a", "start_after": {"item": "b"}},
     )
     assert end(results["c"]) == ("not_started", "ended_with")

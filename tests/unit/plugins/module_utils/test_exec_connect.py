@@ -9,7 +9,6 @@ import threading
 from contextlib import contextmanager, suppress
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.module_utils.exec_connect import (
     ConnectError,
     Connector,
@@ -215,7 +214,7 @@ def test_a_proxy_that_wants_a_password(server) -> None:
 def test_a_proxy_that_refuses(server) -> None:
     with (
         proxy(b"HTTP/1.1 407 Who are you\r\n\r\n") as (port, _heads),
-        pytest.raises(ConnectError, match="refused the tunnel .* 407") as error,
+        pytest.raises(ConnectError, match=r"refused the tunnel .* 407") as error,
     ):
         opened(server.url, proxy=f"http://127.0.0.1:{port}")
     assert error.value.permanent
@@ -256,7 +255,7 @@ def test_no_url(url: str) -> None:
 def test_nothing_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(ConnectError, match="no connection to 127.0.0.1 port") as error:
+    with pytest.raises(ConnectError, match=r"no connection to 127\.0\.0\.1 port") as error:
         opened(f"http://127.0.0.1:{port}")
     assert not error.value.permanent
 
@@ -264,7 +263,7 @@ def test_nothing_listens() -> None:
 def test_a_server_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connector = Connector(configuration(f"http://127.0.0.1:{listener.getsockname()[1]}"))
-        with pytest.raises(ConnectError, match="no answer within 0.3 s"):
+        with pytest.raises(ConnectError, match=r"no answer within 0\.3 s"):
             connector.open(PATH, 0.3)
 
 
@@ -278,15 +277,19 @@ def test_a_server_that_never_answers() -> None:
     ],
 )
 def test_strange_answers(answer: bytes, words: str) -> None:
-    with ExecServer({"p": lambda call: call.sock.sendall(answer)}) as server:
-        with pytest.raises(ConnectError, match=words):
-            opened(server.url)
+    with (
+        ExecServer({"p": lambda call: call.sock.sendall(answer)}) as server,
+        pytest.raises(ConnectError, match=words),
+    ):
+        opened(server.url)
 
 
 def test_a_protocol_that_was_not_offered() -> None:
-    with ExecServer({"p": lambda call: call.accept("channel.k8s.io")}) as server:
-        with pytest.raises(ConnectError, match="speaks none of"):
-            opened(server.url)
+    with (
+        ExecServer({"p": lambda call: call.accept("channel.k8s.io")}) as server,
+        pytest.raises(ConnectError, match="speaks none of"),
+    ):
+        opened(server.url)
 
 
 @pytest.mark.parametrize(
@@ -299,16 +302,20 @@ def test_a_protocol_that_was_not_offered() -> None:
     ids=["length", "chunked", "until close"],
 )
 def test_the_words_of_a_refusal(rest: bytes) -> None:
-    with ExecServer({"p": lambda call: call.sock.sendall(b"HTTP/1.1 503 No\r\n" + rest)}) as server:
-        with pytest.raises(Refused) as error:
-            opened(server.url)
+    with (
+        ExecServer({"p": lambda call: call.sock.sendall(b"HTTP/1.1 503 No\r\n" + rest)}) as server,
+        pytest.raises(Refused) as error,
+    ):
+        opened(server.url)
     assert (error.value.status, error.value.body) == (503, b"words")
 
 
 def test_the_headers_of_a_refusal() -> None:
-    with ExecServer({"p": refuses(429, Retry_After="7")}) as server:
-        with pytest.raises(Refused) as error:
-            opened(server.url)
+    with (
+        ExecServer({"p": refuses(429, Retry_After="7")}) as server,
+        pytest.raises(Refused) as error,
+    ):
+        opened(server.url)
     assert error.value.headers["retry-after"] == "7"
 
 

@@ -6,7 +6,6 @@ import email.utils
 import time
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.module_utils.exec_status import (
     container_choices,
     exit_code,
@@ -105,7 +104,7 @@ def test_a_refusal_names_verb_and_resource() -> None:
         ("3", 3, 3),
         ("0.5", 0.5, 0.5),
         ("-1", 0, 0),
-        (email.utils.formatdate(time.time() + 100, usegmt=True), 90, 101),
+        (email.utils.formatdate(time.time() + 10_000, usegmt=True), 9000, 10_001),
         (email.utils.formatdate(time.time() - 100, usegmt=True), 0, 0),
     ],
 )

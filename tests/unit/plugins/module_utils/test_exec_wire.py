@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.module_utils.exec_wire import (
     BINARY,
     CLOSE,
@@ -34,19 +33,21 @@ def test_frames_of_every_size_in_every_portion(size: int, portion: int) -> None:
 def test_fragments_are_joined_and_control_frames_may_come_between() -> None:
     raw = Exec.frame(b"\x01a", final=False) + Exec.frame(b"p", opcode=PING)
     raw += Exec.frame(b"b", opcode=0, final=False) + Exec.frame(b"c", opcode=0)
-    assert FrameReader().feed(raw) == [(PING, b"p"), (BINARY, b"\x01abc")]
+    assert list(FrameReader().feed(raw)) == [(PING, b"p"), (BINARY, b"\x01abc")]
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 10])
 def test_what_arrived_of_a_cut_frame_is_not_lost(cut: int) -> None:
     reader = FrameReader()
-    assert reader.feed(Exec.frame(b"\x01" + b"x" * 500)[: 4 + cut]) == []
+    assert list(reader.feed(Exec.frame(b"\x01" + b"x" * 500)[: 4 + cut])) == []
     assert reader.unfinished() == b"\x01" + b"x" * (cut - 1)
 
 
 def test_a_cut_fragment_comes_with_those_before_it() -> None:
     reader = FrameReader()
-    reader.feed(Exec.frame(b"\x01ab", final=False) + Exec.frame(b"cdef", opcode=0)[:4])
+    assert not list(
+        reader.feed(Exec.frame(b"\x01ab", final=False) + Exec.frame(b"cdef", opcode=0)[:4])
+    )
     assert reader.unfinished() == b"\x01abcd"
 
 
@@ -63,7 +64,14 @@ def test_a_cut_fragment_comes_with_those_before_it() -> None:
 )
 def test_what_no_server_may_send_is_an_error(raw: bytes) -> None:
     with pytest.raises(ProtocolError):
-        FrameReader().feed(raw)
+        list(FrameReader().feed(Exec.frame(b"\x01before") + raw))
+
+
+def test_what_came_before_the_error_is_not_lost() -> None:
+    messages = FrameReader().feed(Exec.frame(b"\x01before") + b"garbage")
+    assert next(messages) == (BINARY, b"\x01before")
+    with pytest.raises(ProtocolError):
+        next(messages)
 
 
 def test_client_frames_are_masked() -> None:
