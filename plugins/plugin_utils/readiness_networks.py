@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -199,9 +200,10 @@ def judge_pool(pools: list[Item], nodes: Iterable[str]) -> list[Finding]:
         return []
     pool = pools[0]
     spec = pool.get("spec") or {}
-    size = spec.get("perNodeBlockSize") or spec.get("perNodeNetworkPrefix")
+    subnet, size = spec.get("subnet"), spec.get("perNodeBlockSize")
     seen = f"{meta(pool).get('name')} has no block for {names(without)}"
-    seen += f" (subnet {spec.get('subnet') or spec.get('cidr')}, block size {size})" if size else ""
+    if subnet and size:
+        seen += f" (subnet {subnet} in blocks of {size} addresses)"
     return [
         Finding(
             "ipam_node_without_block",
@@ -211,8 +213,21 @@ def judge_pool(pools: list[Item], nodes: Iterable[str]) -> list[Finding]:
             namespace=meta(pool).get("namespace"),
             name=meta(pool).get("name"),
             nodes=without,
+            # a full subnet stays full; otherwise the controller may still be at it
+            retry=not all(map(_is_full, pools)),
         )
     ]
+
+
+def _is_full(pool: Item) -> bool:
+    spec = pool.get("spec") or {}
+    try:
+        addresses = ipaddress.ip_network(str(spec.get("subnet")), strict=False).num_addresses
+        size = int(spec.get("perNodeBlockSize") or 0)
+    except ValueError:
+        return False
+    # network and broadcast address are not handed out
+    return size > 0 and (addresses - 2) // size <= len(status_of(pool).get("allocations") or [])
 
 
 def judge_sriov(context: Context) -> Judgement:
