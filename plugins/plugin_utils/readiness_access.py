@@ -41,7 +41,7 @@ class Right(NamedTuple):
 #: Verbs on pods and their subresources that the chosen tests use in the test namespace.
 #: ``get`` on pods/exec is what a WebSocket is authorised by, ``create`` what newer API servers ask for in addition.
 _TEST_RIGHTS = (
-    ("pods", ("create", "get", "list", "watch", "patch", "delete"), "run the test pods"),
+    ("pods", ("create", "get", "list", "patch", "delete"), "run the test pods"),
     ("pods/exec", ("create", "get"), "run commands in the test pods"),
 )
 #: What is read of parts that not every cluster has: (group/version, kind, resource, severity).
