@@ -22,14 +22,16 @@ from . import (
     readiness_operator,
     readiness_policy,
 )
+from .catalogue import REFERENCE, catalogue
 from .readiness_expressions import evaluate, make_extra_rows
-from .readiness_findings import Context, Finding, Judgement, catalogue, load_yaml, names
+from .readiness_findings import Context, Finding, Judgement, load_yaml, names
 from .readiness_settings import TESTS, Settings
 
 Row = Mapping[str, Any]
 Check = dict[str, Any]
 
 _TABLE = Path(__file__).with_name("readiness_checks.yml")
+_ROW_DEFAULTS: Row = {"severity": "required", "tests": list(TESTS), "reads": [], "also": []}
 _OWN_WORDS = ("cause", "remedy", "retry")
 _UNAUTHORIZED = re.compile(r"\b401\b|Unauthorized")
 
@@ -88,7 +90,7 @@ JUDGES: Mapping[str, Callable[[Context], Judgement]] = {
 def builtin_rows() -> tuple[Row, ...]:
     """The rows of the table that the collection brings."""
     with _TABLE.open(encoding="utf-8") as stream:
-        return tuple(load_yaml(stream))
+        return tuple({**_ROW_DEFAULTS, **row} for row in load_yaml(stream))
 
 
 def table(settings: Settings) -> list[Row]:
@@ -114,8 +116,8 @@ def table(settings: Settings) -> list[Row]:
 def judge(context: Context) -> dict[str, Any]:
     """The result of readiness: ``{passed, tests, checks, nodes, cluster}``.
 
-    Each entry of ``checks`` is ``{id, title, status, severity, code, seen, required, cause, remedy, retry, where,
-    tests, evidence}``; ``status`` is ``passed``, ``failed``, ``advice`` (not as it should be, but no obstacle) or
+    Each entry of ``checks`` is ``{id, title, status, severity, code, seen, required, cause, remedy, retry, reference,
+    where, tests, evidence}``; ``status`` is ``passed``, ``failed``, ``advice`` (not as it should be, but no obstacle) or
     ``skipped`` (nothing to judge, or not readable: then ``code`` is ``not_read``). A check that finds several
     things has an entry for each, with the same id. ``tests`` tells for each chosen test whether anything that it
     needs is in the way.
@@ -178,7 +180,7 @@ def _check(row: Row, context: Context) -> list[Check]:
 
 def _unreadable(row: Row, context: Context) -> str | None:
     """Why the row cannot be judged. A kind that does not exist is for the judge to tell, so it is no obstacle."""
-    for name in [*row["reads"], *row.get("also", [])]:
+    for name in [*row["reads"], *row["also"]]:
         status = context.status(name)
         if status in ("forbidden", "failed") or (status == "not_read" and name in row["reads"]):
             return f"{name} could not be read ({status.replace('_', ' ')})"
@@ -205,6 +207,7 @@ def _finding_entry(row: Row, finding: Finding, judgement: Judgement) -> Check:
         cause=code.get("cause", ""),
         remedy=code.get("remedy", ""),
         retry=bool(code.get("retry", False)) if finding.retry is None else finding.retry,
+        reference=f"{REFERENCE}#{code['anchor']}" if "anchor" in code else "",
         where=where,
         evidence=judgement.evidence if finding.evidence is None else finding.evidence,
     )
@@ -222,6 +225,7 @@ def _entry(row: Row, status: str, **more: Any) -> Check:
         "cause": "",
         "remedy": "",
         "retry": False,
+        "reference": "",
         "where": {"kind": None, "namespace": None, "name": None, "nodes": []},
         "tests": list(row["tests"]),
         "evidence": None,
@@ -242,7 +246,7 @@ def pending_reads(result: Mapping[str, Any], settings: Settings) -> list[str]:
         name
         for row in table(settings)
         if row["id"] in ids
-        for name in [*row["reads"], *row.get("also", [])]
+        for name in [*row["reads"], *row["also"]]
     }
     return sorted(reads)
 

@@ -66,6 +66,7 @@ def make_extra_rows(
                 "severity": severity,
                 "tests": tests,
                 "reads": [extra_read_id(resource)],
+                "also": [],
                 "single": bool(resource.get("name")),
                 "expression": str(check["expression"]),
                 "expected": check.get("expected", True),

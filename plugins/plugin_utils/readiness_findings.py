@@ -4,29 +4,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
 
 from .readiness_settings import Settings
 
-_CODES = Path(__file__).with_name("readiness_codes.yml")
-
 
 def load_yaml(stream: TextIO) -> Any:
     """A data file of the collection; by libyaml where there is one, which is ten times as fast."""
     return yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
-@functools.cache
-def catalogue() -> dict[str, dict[str, Any]]:
-    """All reason codes of readiness: code → ``{title, cause, remedy, retry, layer, source}``."""
-    with _CODES.open(encoding="utf-8") as stream:
-        return {row["code"]: row for row in load_yaml(stream)}
 
 
 @dataclass(frozen=True)

@@ -317,8 +317,17 @@ def _judge_resource(resource: str, nodes: list[Node]) -> list[Finding]:
             )
         else:
             seen = f"{resource} not announced" + (f"; there is {names(offered)}" if offered else "")
+            # without any other name, the plugin may be on its way
+            retry = not offered
             findings.append(
-                _told("rdma_resource_absent", absent, seen, required=required, evidence=offered)
+                _told(
+                    "rdma_resource_absent",
+                    absent,
+                    seen,
+                    required=required,
+                    evidence=offered,
+                    retry=retry,
+                )
             )
     if zero:
         seen = f"{resource}: capacity 0, allocatable 0"
@@ -326,7 +335,8 @@ def _judge_resource(resource: str, nodes: list[Node]) -> list[Finding]:
     if gone:
         pair = gone[0].rdma[resource] or (0, 0)
         seen = f"{resource}: capacity {pair[0]}, allocatable 0"
-        findings.append(_told("rdma_allocatable_zero", gone, seen, required=required))
+        # a plugin that has gone does not come back by itself
+        findings.append(_told("rdma_allocatable_zero", gone, seen, required=required, retry=False))
     if fewer:
         pair = fewer[0].rdma[resource] or (0, 0)
         seen = f"{resource}: {pair[1]} of {pair[0]} allocatable"
@@ -341,7 +351,8 @@ def judge_enough(context: Context) -> Judgement:
     minimum = context.settings.minimum_nodes
     seen = f"{len(fit)} fit" + (f": {names(node.name for node in fit)}" if fit else "")
     if len(fit) < minimum:
-        retry = any(node.driver_pending for node in nodes)
+        # what keeps the others out is told by other checks, and may pass; where all are fit there are too few
+        retry = len(fit) < len(nodes)
         finding = Finding(
             "not_enough_nodes", seen, f"at least {minimum} nodes", kind="Node", retry=retry
         )

@@ -61,10 +61,13 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             clean[name] = _text(name, value)
         elif name == "minimum_nodes":
             clean[name] = _whole_number(name, value)
+        elif name == "nodes":
+            clean.update(_nodes(value))
         elif name in _MAPPINGS:
             clean[name] = tuple(_mappings(name, value))
         else:
             clean[name] = tuple(_names(name, value))
+    clean["minimum_nodes"] = max(clean.get("minimum_nodes", 2), clean.pop("nodes_wanted", 1))
     settings = Settings(**clean)
     if not settings.tests or set(settings.tests) - set(TESTS):
         raise ValueError(
@@ -89,6 +92,15 @@ def _whole_number(name: str, value: Any) -> int:
     if number < 1:
         raise ValueError(f"readiness_{name} must be at least 1, not {number}")
     return number
+
+
+def _nodes(value: Any) -> dict[str, Any]:
+    """``readiness_nodes`` as the tests take it: a list of names, ``all``, or how many are needed."""
+    if value == "all":
+        return {}
+    if isinstance(value, int) or (isinstance(value, str) and value.strip().isdigit()):
+        return {"nodes_wanted": _whole_number("nodes", value)}
+    return {"nodes": tuple(_names("nodes", value))}
 
 
 def _names(name: str, value: Any) -> Iterable[str]:
