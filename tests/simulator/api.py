@@ -477,9 +477,9 @@ class Api:
         finalizers = list(meta.get("finalizers") or [])
         if policy == "Foreground" and self._dependents(meta["uid"]):
             finalizers.append("foregroundDeletion")
-        elif policy == "Orphan" or (policy is None and resource.key == ("batch", "jobs")):
-            if not dry_run:
-                self._orphan(meta["uid"])
+        orphans = policy == "Orphan" or (policy is None and resource.key == ("batch", "jobs"))
+        if orphans and not dry_run:
+            self._orphan(meta["uid"])
         grace = self._grace(resource, old, options)
         if resource.key == ("", "namespaces"):
             finalizers = finalizers or ["kubernetes"]

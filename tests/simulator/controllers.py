@@ -34,7 +34,7 @@ class Controllers:
 
     def watch_deletions(self) -> None:
         """Starts the garbage collector for every type there is now; called once the content is there."""
-        for key in self._api.registry:
+        for key in self._api.registry.all_keys():
             self._api.store.listen(key, self._collect)
 
     def _later(self, what: str, namespace: str, name: str, delay: float = 0.0) -> None:
@@ -322,7 +322,7 @@ class Controllers:
         if obj is None or not obj["metadata"].get("deletionTimestamp"):
             return
         left = False
-        for key in self._api.registry:
+        for key in self._api.registry.all_keys():
             resource = self._api.registry.of_key(key)
             for item in list(self._api.store.all(key, name) if resource.namespaced else ()):
                 meta = item["metadata"]

@@ -156,7 +156,7 @@ class Registry:
                 return resource
         return None
 
-    def keys(self) -> list[tuple[str, str]]:
+    def all_keys(self) -> list[tuple[str, str]]:
         return list(self._by_key)
 
     def group_versions(self) -> list[tuple[str, str]]:

@@ -70,10 +70,10 @@ def peak_is_measured(options: Options) -> bool:
 def preamble(options: Options, version: str, recognised: bool) -> str:
     """What comes before the tool looks for its peer."""
     out = ""
+    receiver = options.verb == "SEND" and options.server and not options.bidirectional
     warned = options.duration is not None or options.run_infinitely or options.iterations > 20000
-    if not options.latency and at_least(version, "6.20"):
-        if warned or (options.verb == "SEND" and options.server and not options.bidirectional):
-            out += " WARNING: BW peak won't be measured in this run.\n"
+    if not options.latency and at_least(version, "6.20") and (warned or receiver):
+        out += " WARNING: BW peak won't be measured in this run.\n"
     if options.post_list > 1:
         out += RULE + "Post List requested - CQ moderation will be the size of the post list\n"
     if (
