@@ -218,7 +218,8 @@ def bandwidth_row(
     average = row.average_gbps * factor
     top = row.peak_gbps * factor if peak else 0.0
     tail = f"\t    {cpu:<3.2f}" if options.cpu_util and options.duration is not None else ""
-    if options.gbits and average < 0.1:
+    # the tool looks at its own direction before it adds the other
+    if options.gbits and average / (2 if options.bidirectional else 1) < 0.1:
         return (
             f" {size:<7d}    {iterations:d}           {top:.6f}            {average:.6f}"
             f"            {row.message_rate_mpps:.6f}{tail}"
@@ -237,6 +238,6 @@ def latency_row(options: Options, size: int, iterations: int, row: Latency) -> s
             rate = 1e6 / row.average
         return f" {size:<7d}       {iterations:<7d}         {row.average:<7.2f}        {rate:<7.2f}"
     return (
-        f" {size:<7d} {iterations:d}          {row.minimum:.2f}        {row.maximum:<7.2f}      {row.typical:<7.2f}  "
+        f" {size:<7d} {iterations:d}          {row.minimum:<7.2f}        {row.maximum:<7.2f}      {row.typical:<7.2f}  "
         f"\t       {row.average:<7.2f}     \t{row.stdev:<7.2f}\t\t{row.p99:<7.2f} \t\t{row.p999:<7.2f}"
     )
