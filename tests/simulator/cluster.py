@@ -64,7 +64,7 @@ class Cluster:
             config.perftest,
             config.time_scale,
             random.Random(config.seed + 1),
-            self.quirks,
+            quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
         self.kubelet.trees = trees
