@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 import json
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
 from ansible_collections.k8si.fabric.plugins.plugin_utils import probe as probes
 
 STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -118,7 +118,11 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
                     )
                 )
     for code, key, words in (
-        ("same_node", lambda e: (e["node"], e["rail"]), "are on one node, so nothing crosses the network"),
+        (
+            "same_node",
+            lambda e: (e["node"], e["rail"]),
+            "are on one node, so nothing crosses the network",
+        ),
         ("duplicate_secondary_ip", lambda e: e["address"], "all have the address"),
     ):
         endpoints, twins = _without_twins(endpoints, key)
@@ -282,7 +286,7 @@ def _device(probe: dict, network: dict | None, rail: dict, settings: dict):
 def _fitting(probe: dict, network: dict | None, granted: dict) -> list[dict]:
     if not network:
         return []
-    wanted = {probes.gid_of_address(ip) for ip in network["ips"]}
+    wanted = {units.canonical_gid(ip) for ip in network["ips"]}
     interface = network["interface"]
     fits = [
         g

@@ -8,8 +8,7 @@ threshold. `slow` is measured and below; `failed` could not be measured and carr
 
 from __future__ import annotations
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis
-from ansible_collections.k8si.fabric.plugins.plugin_utils.probe import gid_of_address
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
 
 PASSED, SLOW, FAILED, SKIPPED = "passed", "slow", "failed", "skipped"
 
@@ -154,7 +153,7 @@ def _differs(address: dict, endpoint: dict) -> str:
         return ""
     wanted = {endpoint["gid"]} if endpoint["gid"] else set()
     if endpoint["address"]:
-        wanted.add(gid_of_address(endpoint["address"]))
+        wanted.add(units.canonical_gid(endpoint["address"]))
     if address.get("gid") not in wanted:
         return f"GID {address.get('gid')}, expected {' or '.join(sorted(wanted))}"
     return ""

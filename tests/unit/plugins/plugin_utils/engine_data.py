@@ -89,6 +89,7 @@ def link(
         "code": code,
         "bandwidth_average_gbps": None if verdict == "failed" else gbps,
         "bytes": 65536,
+        "line_rate_gbps": 400.0,
         "threshold_gbps": 360.0,
         "finding": (
             None
