@@ -48,6 +48,8 @@ READ_RIGHTS = {
     "nodes": ("list", "", "nodes", "required"),
     "all_pods": ("list", "", "pods", "required"),
     "pods": ("list", "", "pods", "required"),
+    "daemon_pods": ("list", "", "pods", "required"),
+    "driver_pods": ("list", "", "pods", "required"),
     "namespace": ("get", "", "namespaces", "required"),
     "policies": ("list", "mellanox.com", "nicclusterpolicies", "required"),
     "networks": ("list", "k8s.cni.cncf.io", "network-attachment-definitions", "required"),

@@ -43,7 +43,10 @@ _SECRET_BULK = [*_BULK, "metadata.annotations", "data", "stringData"]
 #: In a cluster up to this size one list of all pods costs less than the lists that would be read instead.
 SMALL_CLUSTER = 16
 #: What is taken out of the list of all pods.
-POD_READS = ("pods", "own_pods", "driver_pods", "operator_elsewhere_0")
+POD_READS = ("pods", "daemon_pods", "own_pods", "driver_pods", "operator_elsewhere_0")
+#: A label that pods of Deployments have and those of DaemonSets have not. A large cluster has thousands of the latter,
+#: and the policy's state covers them: they are read only to say which of them keep it from being ready.
+_OF_DEPLOYMENTS = "pod-template-hash"
 #: Kinds out of which the operators make a NetworkAttachmentDefinition; read only to explain a missing one.
 NETWORK_KINDS = {
     "macvlan_networks": ("mellanox.com/v1alpha1", "MacvlanNetwork"),
@@ -100,7 +103,12 @@ def _pod_reads(settings: Settings, seen: Seen) -> Iterable[Read]:
     if _status(seen, "nodes") == "ok" and len(_items(seen, "nodes")) <= SMALL_CLUSTER:
         yield _read("all_pods", "v1", "Pod", hidden=_POD_BULK)
         return
-    yield _read("pods", "v1", "Pod", settings.operator_namespace, hidden=_POD_BULK)
+    namespace = settings.operator_namespace
+    yield _read("pods", "v1", "Pod", namespace, labels=[_OF_DEPLOYMENTS], hidden=_POD_BULK)
+    if not _ready(_items(seen, "policies")):
+        yield _read(
+            "daemon_pods", "v1", "Pod", namespace, labels=[f"!{_OF_DEPLOYMENTS}"], hidden=_POD_BULK
+        )
     yield _read("own_pods", "v1", "Pod", settings.namespace, labels=[OWN_LABEL], hidden=_POD_BULK)
     if any(_wants_peermem(policy) for policy in _items(seen, "gpu_policies")):
         yield _read("driver_pods", "v1", "Pod", labels=[DRIVER_LABEL], hidden=_POD_BULK)
@@ -119,6 +127,7 @@ def pods_by_purpose(settings: Settings, seen: Seen) -> dict[str, dict[str, Any]]
     pods = _items(seen, "all_pods")
     spaces = {
         "pods": [pod for pod in pods if _namespace(pod) == settings.operator_namespace],
+        "daemon_pods": [],
         "own_pods": [
             pod
             for pod in pods
@@ -154,6 +163,10 @@ def _serves_devices(policies: Iterable[Mapping[str, Any]]) -> bool:
         for policy in policies
         if (status := policy.get("status") or {})
     )
+
+
+def _ready(policies: Iterable[Mapping[str, Any]]) -> bool:
+    return any((policy.get("status") or {}).get("state") == "ready" for policy in policies)
 
 
 def _configures_adapters(policy: Mapping[str, Any]) -> bool:

@@ -46,6 +46,9 @@ def test_small_cluster_reads_all_pods_once_and_a_large_one_by_purpose():
     assert ids(seen) == ["all_pods"]
     seen["nodes"] = [node(f"w{number}") for number in range(SMALL_CLUSTER + 1)]
     assert ids(seen) == ["pods", "own_pods"]
+    # thousands of pods of DaemonSets are read only where the policy says that some are missing
+    seen["policies"] = fixture("nicclusterpolicy/component-error.json")
+    assert ids(seen, apis={}) == ["pods", "daemon_pods", "own_pods"]
 
 
 def test_all_pods_serve_each_purpose():
@@ -60,6 +63,7 @@ def test_all_pods_serve_each_purpose():
         key: [p["metadata"]["name"] for p in value["items"]] for key, value in split.items()
     } == {
         "pods": ["o"],
+        "daemon_pods": [],
         "own_pods": ["rdma-test"],
         "driver_pods": ["d"],
         "operator_elsewhere_0": ["a"],
