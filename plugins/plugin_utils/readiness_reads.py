@@ -23,10 +23,13 @@ from typing import Any
 
 from .readiness_networks import DEVICE_TYPES, nad_facts, network_names
 from .readiness_operator import OPERATOR_LABEL_SELECTORS, is_operator_pod
+from .readiness_plain import plain
 from .readiness_settings import OWN_LABEL, Settings
+from .readiness_slim import slim
 
 #: Pods of the GPU driver that the GPU Operator deploys.
 DRIVER_LABEL = "app=nvidia-driver-daemonset"
+_EXTRA = "extra:"
 _DEVICE_PLUGINS = ("state-RDMA-device-plugin", "state-SRIOV-device-plugin")
 
 Read = dict[str, Any]
@@ -225,7 +228,7 @@ def extra_reads(settings: Settings) -> list[Read]:
 def extra_read_id(resource: Mapping[str, Any]) -> str:
     """The id of the read of a user's resource: the same resource has the same id."""
     keys = ("api_version", "kind", "namespace", "name", "label_selectors")
-    return "extra:" + json.dumps([resource.get(key) for key in keys])
+    return _EXTRA + json.dumps([resource.get(key) for key in keys])
 
 
 def _read(
@@ -265,15 +268,23 @@ _FORBIDDEN = re.compile(r"\b403\b|[Ff]orbidden")
 
 
 def read_outcomes(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What a loop of ``kubernetes.core.k8s_info`` over reads registered, as id → ``{status, items, message}``."""
+    """What a loop of ``kubernetes.core.k8s_info`` over reads registered, as id → ``{status, items, message}``.
+
+    Nodes and pods come cut down (``readiness_slim``), except those that the user's own checks read.
+    """
     return {result["item"]["id"]: _outcome(result) for result in results if "item" in result}
 
 
 def _outcome(result: Mapping[str, Any]) -> dict[str, Any]:
+    read = result["item"]
     message = str(result.get("msg") or result.get("exception") or "")
     if "resources" in result:
         if result.get("api_found") is False:
             return {"status": "no_kind", "items": [], "message": message}
-        return {"status": "ok", "items": list(result["resources"] or []), "message": ""}
+        items = result["resources"] or []
+        # the user's expressions see whole objects
+        if not read["id"].startswith(_EXTRA):
+            items = slim(str(read.get("kind")), items)
+        return {"status": "ok", "items": plain(items), "message": ""}
     status = "forbidden" if _FORBIDDEN.search(message) else "failed"
     return {"status": status, "items": [], "message": message}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 from typing import Any
 
 import pytest
@@ -16,12 +17,16 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_reads import
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings import make_settings
 from ansible_collections.k8si.fabric.tests.unit.plugins.plugin_utils.readiness_helpers import (
     APIS,
+    FIXTURES,
+    check,
     fixture,
     healthy,
     nad,
     node,
     pod,
 )
+
+INDEX = json.loads((FIXTURES / "INDEX.json").read_text(encoding="utf-8"))
 
 
 def ids(seen: dict[str, Any], apis: Any = APIS, **settings: Any) -> list[str]:
@@ -168,6 +173,21 @@ def test_outcome(result, status):
     assert outcome["status"] == status
     assert outcome["items"] == result.get("resources", [])
     assert bool(outcome["message"]) is (status != "ok")
+
+
+@pytest.mark.parametrize("name", [n for n in INDEX if n.startswith(("nodes/", "pods/"))])
+def test_cutting_down_changes_no_judgement(name):
+    kind, read_id = ("Node", "nodes") if name.startswith("nodes/") else ("Pod", "pods")
+    whole = fixture(name)
+    result = {"item": {"id": read_id, "kind": kind}, "resources": whole}
+    cut = read_outcomes([result])[read_id]["items"]
+    assert len(json.dumps(cut)) < len(json.dumps(whole)) or not whole
+    assert check({**healthy(), read_id: cut}) == check({**healthy(), read_id: whole})
+
+
+def test_objects_of_extra_checks_are_not_cut_down():
+    result = {"item": {"id": "extra:[]", "kind": "Node"}, "resources": [{"spec": {"podCIDR": "x"}}]}
+    assert read_outcomes([result])["extra:[]"]["items"] == [{"spec": {"podCIDR": "x"}}]
 
 
 def test_loop_without_items_brings_nothing():
