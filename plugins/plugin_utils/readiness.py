@@ -124,9 +124,8 @@ def judge(context: Context) -> dict[str, Any]:
     things has an entry for each, with the same id. ``tests`` tells for each chosen test whether anything that it
     needs is in the way.
     """
-    context = dataclasses.replace(
-        context, reads={**context.reads, **pods_by_purpose(context.settings, context.reads)}
-    )
+    reads = {**context.reads, **pods_by_purpose(context.settings, context.reads)}
+    context = dataclasses.replace(context, reads=reads, memory={})
     if not judge_api(context).findings:
         rows = table(context.settings)
     else:
