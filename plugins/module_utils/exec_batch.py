@@ -135,7 +135,7 @@ class Settings:
     backoff: float = 0.25  # first pause between handshakes; doubles up to backoff_max
     backoff_max: float = 3.0
     ping_every: float = 5.0  # of silence
-    silent_after: float = 20.0  # of silence, from a server that has answered pings before
+    silent_after: float = 30.0  # of silence, from a server that has answered pings before
 
 
 @dataclass
