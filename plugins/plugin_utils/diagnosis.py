@@ -51,17 +51,14 @@ _SYMMETRIC = (
     "all",
     "size",
     "iters",
-    "n",
     "duration",
     "qp",
     "bidirectional",
     "rdma_cm",
     "report_gbits",
-    "c",
     "connection",
     "run_infinitely",
     "write_with_imm",
-    "z",
     "comm_rdma_cm",
     "force-link",
 )
@@ -258,8 +255,8 @@ def _diagnose(server: _End, client: _End, host_passed: bool | None) -> dict:
                 return report(code, end.side, rejected["line"], f"{end.side}: {rejected['reason']}")
     if found := at_rank(len(RANKS)):
         return found
-    if server.silent and client.silent and 0 in (client.rc, server.rc):
-        return report("no_result", "both", "", "neither end printed anything")
+    if client.rc == 0 and not client.parsed["errors"] and not server.parsed["errors"]:
+        return report("no_result", "client", "", f"client: {client.parsed['completeness_reason']}")
     side = next((e.side for e in (client, server) if e.parsed["errors"]), "both")
     line = next(iter(ends[side].parsed["errors"]), "") if side in ends else ""
     status = ", ".join(
@@ -379,6 +376,8 @@ def _trouble(
                 rejected["code"], "garbage_row"
             )
             return report(code, end.side, f"{end.side}: {rejected['reason']}", rejected["line"])
+    if parsed["role"] == "server":
+        return report("no_result", "client", "client: its output is that of a server")
     if parsed["completeness"] != "complete":
         return report("no_result", "client", f"client: {parsed['completeness_reason']}")
     if not server_ok:
@@ -445,6 +444,8 @@ def _lacks_gpu_proof(end: _End, client_rows: list[dict]) -> str | None:
     memory = end.parsed["memory"]
     if memory["proven"]:
         return None
+    if end.silent and end.outcome == "ended":
+        return "it had printed nothing when it was ended (its output is held back where the image has no stdbuf)"
     if memory["kind"] != "cuda":
         return "its output does not speak of GPU memory; it was started without --use_cuda, or its perftest ignores it"
     if memory["memory_type"] not in (None, "CUDA_MEM_DEVICE"):
