@@ -641,10 +641,18 @@ def test_named_nodes_must_each_be_usable():
 
 
 def test_nodes_without_any_sign_of_rdma_are_not_meant():
-    plain = node("cp", labels={NFD_LABEL: None}, resources={RDMA: None})
+    plain = node("cp", labels={NFD_LABEL: None}, resources={RDMA: None, GPU: None})
     result = check(replaced(nodes=[*healthy()["nodes"], plain]))
     assert result["passed"]
     assert [item["name"] for item in result["nodes"]] == ["w1", "w2"]
+
+
+def test_gpu_node_without_any_sign_of_rdma_is_worth_a_look():
+    bare = node("w3", labels={NFD_LABEL: None}, resources={RDMA: None})
+    result = check(replaced(nodes=[*healthy()["nodes"], bare]))
+    assert result["passed"]
+    advice = [entry for entry in result["checks"] if entry["status"] == "advice"]
+    assert [(e["code"], e["where"]["nodes"]) for e in advice] == [("nfd_label_missing", ["w3"])]
 
 
 def test_nearest_resource_name_is_suggested():
