@@ -73,7 +73,7 @@ integration: tree $(TEST_HOME)/.done
 
 .PHONY: molecule
 molecule: env
-	cd extensions && molecule test --all
+	molecule test --all
 
 .PHONY: clean
 clean:
