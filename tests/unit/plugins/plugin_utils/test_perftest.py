@@ -210,6 +210,7 @@ def test_a_dump_of_samples_repeats_the_header() -> None:
         lambda t: t.replace(" ", "  "),
         lambda t: "\n".join(" ".join(x.split()) for x in t.split("\n")),
         lambda t: t.replace("\n", "\\n").replace("\t", "\\t"),
+        lambda t: "\ufeff" + t.replace(" ", "\xa0"),
         lambda t: "\x00" + t.replace("\n", "\x07\n"),
         lambda t: "user@node:~$ ib_write_bw -a 10.0.0.1\n" + t + "user@node:~$ ",
     ],
@@ -320,6 +321,20 @@ def test_banner_and_addresses() -> None:
     assert local[0]["rkey"] is None
     linklocal = parse_perftest(RUNS["629-gid0-linklocal"]["client"]["stdout"])
     assert linklocal["addresses"]["local"][0]["gid"].startswith("fe80::")
+
+
+def test_the_role_of_a_text_that_begins_with_its_title() -> None:
+    for name in (
+        "629-2n-all-gbits",
+        "606-send-bw",
+        "629-write-lat-R",
+        "606-atomic-bw",
+        "6.25__rlat",
+    ):
+        for side in ("server", "client"):
+            text = RUNS[name][side]["stdout"]
+            title = next(line for line in text.split("\n") if line.endswith(" Test"))
+            assert parse_perftest(text[text.index(title) :])["role"] == side
 
 
 def test_both_ends_name_each_other() -> None:
