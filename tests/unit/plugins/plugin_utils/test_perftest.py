@@ -105,6 +105,27 @@ def test_a_fork_without_message_rate_is_read_and_not_proven() -> None:
     assert parsed["rows"][0]["unit_proven"] is False
 
 
+def test_a_relative_of_perftest_with_another_spelling_of_the_unit() -> None:
+    header = " #bytes     #iterations    BW average[Gbps]   MsgRate[Mpps]    CUDA Kernel[ms]"
+    row = parse_perftest(table(header, " 65536    \t5000    392.343586    0.748336    6.681500"))[
+        "rows"
+    ][0]
+    assert row["bandwidth_average_gbps"] == 392.343586
+    assert row["unit_proven"]
+    assert row["other"] == {"CUDA Kernel[ms]": 6.6815}
+
+
+def test_two_commands_and_one_table() -> None:
+    commands = (
+        "$ kubectl exec -it server -- ib_write_bw -d mlx5_0 -zR   # the server, in the background\n"
+        "$ kubectl exec -it client -- ib_write_bw -d mlx5_0 10.0.33.3 -zR\n"
+    )
+    parsed = parse_perftest(commands + table(GBITS, ROW))
+    assert (parsed["tool"], parsed["role"], parsed["runs"]) == ("ib_write_bw", "client", [])
+    parsed = parse_perftest(commands.split("\n")[0] + "\n" + table(GBITS, ROW))
+    assert (parsed["role"], parsed["rows"][0]["scope"]) == ("server", "peer")
+
+
 def test_figures_of_each_port() -> None:
     header = (
         GBITS + "   BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]"
