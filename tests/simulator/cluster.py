@@ -64,7 +64,7 @@ class Cluster:
             config.perftest,
             config.time_scale,
             random.Random(config.seed + 1),
-            self.quirks,
+            quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
         self.kubelet.trees = trees
@@ -77,6 +77,7 @@ class Cluster:
         path = Path(config.rbac) if config.rbac else _SHIPPED_RBAC
         if path.exists():
             manifest = path.read_text()
+        content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
         self._at_start: set[tuple[Key, str, str]] = set()
