@@ -122,7 +122,7 @@ def test_two_commands_and_one_table() -> None:
     )
     parsed = parse_perftest(commands + table(GBITS, ROW))
     assert (parsed["tool"], parsed["role"], parsed["runs"]) == ("ib_write_bw", "client", [])
-    parsed = parse_perftest(commands.split("\n")[0] + "\n" + table(GBITS, ROW))
+    parsed = parse_perftest(commands.partition("\n")[0] + "\n" + table(GBITS, ROW))
     assert (parsed["role"], parsed["rows"][0]["scope"]) == ("server", "peer")
 
 
