@@ -314,7 +314,9 @@ def _check(options: Options, version: str) -> None:
         raise Refused(f" Iteration num should be between 5 and 100000000\n{_EXITED}")
     rule = "-" * 87 + "\n"
     if options.iterations % options.post_list:
-        raise Refused("Number of iterations must be a multiple of post list size\n", out="-" * 87 + "\n")
+        raise Refused(
+            "Number of iterations must be a multiple of post list size\n", out="-" * 87 + "\n"
+        )
     if options.all_sizes and options.duration is not None:
         raise Refused("Duration mode currently doesn't support running on all sizes.\n", out=rule)
     if options.on_gpu and options.tool == "ib_write_lat":
