@@ -198,10 +198,8 @@ class Scheduler:
         held = self._held(node.name)
         out = []
         for name, value in wanted.items():
-            if (
-                held
-                and name.startswith(held)
-                or usage.get(name, 0) + value > node.free.get(name, 0)
+            if (held and name.startswith(held)) or usage.get(name, 0) + value > node.free.get(
+                name, 0
             ):
                 out.append("Too many pods" if name == "pods" else f"Insufficient {name}")
         return out

@@ -202,7 +202,7 @@ class TestPods:
             '"rdma-test-ctr" must not include "IPC_LOCK" in securityContext.capabilities.add)'
         )
         cluster.patch(
-            "/api/v1/namespaces/safe", {"metadata": {"labels": {k: "restricted" for k in labels}}}
+            "/api/v1/namespaces/safe", {"metadata": {"labels": dict.fromkeys(labels, "restricted")}}
         )
         answer = cluster.post("/api/v1/namespaces/safe/pods", pod("a"))
         assert 'must set securityContext.capabilities.drop=["ALL"]' in answer.message
@@ -387,9 +387,10 @@ class TestDeletion:
         )
         path = "/api/v1/namespaces/gone/pods"
         assert cluster.post(path, pod("a", networks="default/rdma-net-ipam")).code == 201
-        running = (
-            lambda: cluster.get(f"{path}/a").json["status"]["phase"] == "Running"
-        )  # noqa: E731
+
+        def running():
+            return cluster.get(f"{path}/a").json["status"]["phase"] == "Running"
+
         cluster.until(running)
         assert cluster.delete("/api/v1/namespaces/gone").json["status"]["phase"] == "Terminating"
         assert cluster.post(path, pod("b")).code == 403

@@ -50,7 +50,7 @@ def settings(name: str) -> tuple[str, dict]:
         options["mtu"] = 1024 if "-2n-" in name or "on-1024" in name else 4096
     ends = (
         ("client",)
-        if "memlock" in name and "server" not in name or name.endswith("_c")
+        if ("memlock" in name and "server" not in name) or name.endswith("_c")
         else ("server", "client")
     )
     if "memlock" in name and "server" in name:
