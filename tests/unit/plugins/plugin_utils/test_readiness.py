@@ -491,17 +491,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
 }
 # What must follow from another fault, and so is told along with it.
 CONSEQUENCES = {
-    "forbidden": set(),
     "read_failed": {"not_read"},
     "not_read": {"read_failed"},
     "policy_no_nodes": {"nfd_absent"},
-    "nfd_absent": {"rdma_allocatable_zero", "not_enough_nodes", "gpu_not_enough_nodes"},
+    "nfd_absent": {"rdma_allocatable_zero", "not_enough_nodes"},
     "nfd_label_form": {"rdma_resource_absent", "ipam_node_without_block"},
-    "node_not_ready": set(),
-    "mofed_wait": {"gpu_not_enough_nodes"},
-    "wrong_resource_name": {"not_enough_nodes", "gpu_not_enough_nodes"},
-    "not_enough_nodes": {"gpu_not_enough_nodes"},
-    "gpu_operator_absent": set(),
+    "wrong_resource_name": {"not_enough_nodes"},
 }
 
 
@@ -555,8 +550,6 @@ def _allowed(code: str) -> set[str]:
     """What the small broken clusters of CASES bring along: three nodes share two blocks, one node has no peer."""
     if code.startswith(("node_", "nfd_label_form")) or code == "gpu_allocatable_zero":
         return {"ipam_node_without_block"}
-    if code.startswith(("rdma_", "mofed_")):
-        return {"gpu_not_enough_nodes"}
     return set()
 
 
