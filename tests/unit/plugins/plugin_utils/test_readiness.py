@@ -85,6 +85,12 @@ ROW_ID = 'extra:["v1", "ConfigMap", "default", "site", null]'
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "api_unreachable": ({}, {}, {"cluster": FAILED_READ}, "failed"),
     "api_unauthorized": ({}, {}, {"cluster": {"msg": "401 Reason: Unauthorized"}}, "failed"),
+    "client_broken": (
+        {},
+        {},
+        {"cluster": {"msg": "Module result deserialization failed", "module_stderr": "not found"}},
+        "failed",
+    ),
     "forbidden": (healthy(), {}, {"access": access({}, ("pods",))}, "failed"),
     "access_review_failed": (healthy(), {}, {"access": {"msg": "boom"}}, "advice"),
     "read_failed": (replaced(own_pods="failed"), {}, {}, "failed"),
