@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from . import content
-from .addressing import Addresses
 from .api import Api
 from .config import Config
 from .controllers import Controllers
@@ -25,6 +24,7 @@ from .podtree import PodTrees
 from .processes import Backend
 from .rbac import Authorizer, User, service_account_user
 from .resources import Registry
+from .sandbox import Sandboxes
 from .scheduler import Scheduler
 from .store import Key, Store
 from .wire import Wire
@@ -53,10 +53,6 @@ class Cluster:
         self.overlay = Overlay(self.api)
         self.faults = Faults(self)
         self.controllers = Controllers(self.api, self.recorder)
-        self.kubelet = Kubelet(
-            config, self.api, self.recorder, self.wire, Addresses(config), self.rng
-        )
-        self.kubelet.faults = self.faults
         self.scheduler = Scheduler(self.api, self.recorder, self._held)
         world = World(
             self.fabric,
@@ -67,9 +63,13 @@ class Cluster:
             quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
-        self.kubelet.trees = trees
         self.backend: Backend = LocalBackend(world, trees, self.lacks)
-        self.kubelet.backend = self.backend
+        self.sandboxes = Sandboxes(
+            config, self.api, self.wire, self.faults, trees, self.fabric.is_down, self.rng
+        )
+        self.kubelet = Kubelet(
+            config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
+        )
         self.execs = 0
         self.requests: Counter[str] = Counter()
         content.populate(self.api, config)
@@ -103,7 +103,7 @@ class Cluster:
 
     def refresh(self) -> None:
         """Lets pods that run already see the faults that are on now."""
-        self.kubelet.refresh(self.fabric.is_down)
+        self.sandboxes.refresh()
         self.scheduler.retry()
 
     def retry_scheduling(self) -> None:
@@ -156,7 +156,7 @@ class Cluster:
             meta = pod["metadata"]
             if (("", "pods"), meta["namespace"], meta["name"]) in self._at_start:
                 continue
-            machine = self.kubelet.machines.get(meta["uid"])
+            machine = self.sandboxes.machines.get(meta["uid"])
             pods.append(
                 {
                     "namespace": meta["namespace"],

@@ -104,7 +104,7 @@ class _Exec:
         self._lost = False
 
     async def run(self) -> None:
-        machine = self._cluster.kubelet.machine_of(self._pod)
+        machine = self._cluster.sandboxes.of(self._pod)
         if not self._cluster.backend.knows(machine, self._command[0]):
             await self._finish(_not_found(self._command[0]))
             return
