@@ -17,6 +17,7 @@ from .faults import Faults
 from .kubelet import Kubelet
 from .local_backend import LocalBackend
 from .machine import Machine
+from .network_operator import NetworkOperator
 from .overlay import Overlay
 from .perftest.options import TOOLS
 from .perftest.tool import Quirks, World
@@ -26,7 +27,7 @@ from .rbac import Authorizer, User, service_account_user
 from .resources import Registry
 from .sandbox import Sandboxes
 from .scheduler import Scheduler
-from .store import Key, Store
+from .store import Entry, Key, Store, thaw
 from .wire import Wire
 
 _SHIPPED_RBAC = Path(__file__).parents[2] / "docs" / "rbac.yml"
@@ -70,6 +71,7 @@ class Cluster:
         self.kubelet = Kubelet(
             config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
         )
+        self.operator = NetworkOperator(config, self.api, self.faults, self.sandboxes)
         self.execs = 0
         self.requests: Counter[str] = Counter()
         content.populate(self.api, config)
@@ -80,15 +82,14 @@ class Cluster:
         content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
-        self._at_start: set[tuple[Key, str, str]] = set()
+        self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
 
     def settled(self) -> None:
         """Called once everything of the content is there: what is there now survives a reset."""
-        self._at_start = {
-            (key, e.obj["metadata"].get("namespace") or "", e.obj["metadata"]["name"])
-            for key, e in self.store.everything()
-        }
+        self.heal()
+        self._at_start = {_place(key, entry): entry for key, entry in self.store.everything()}
+        self.faults.again()
 
     @property
     def restricted_user(self) -> User:
@@ -194,10 +195,27 @@ class Cluster:
         }
 
     def reset(self) -> None:
-        """Removes everything that was not there at the start, events too, and forgets the counts."""
+        """Removes what was not there at the start, events too; puts back what was; forgets the counts."""
+        self.heal()
         for key, entry in list(self.store.everything()):
-            meta = entry.obj["metadata"]
-            if (key, meta.get("namespace") or "", meta["name"]) not in self._at_start:
+            if _place(key, entry) not in self._at_start:
+                meta = entry.obj["metadata"]
                 self.api.remove(self.registry.of_key(key), meta.get("namespace"), meta["name"])
+        for (key, namespace, name), entry in self._at_start.items():
+            now = self.store.entry(key, namespace, name)
+            if now is not entry and (now is None or _content(now) != _content(entry)):
+                self.api.put(self.registry.of_key(key), thaw(entry.obj))
+        self.faults.again()
         self.execs = 0
         self.requests.clear()
+
+
+def _place(key: Key, entry: Entry) -> tuple[Key, str, str]:
+    meta = entry.obj["metadata"]
+    return (key, meta.get("namespace") or "", meta["name"])
+
+
+def _content(entry: Entry) -> dict[str, Any]:
+    """An object without its version."""
+    meta = {k: v for k, v in entry.obj["metadata"].items() if k != "resourceVersion"}
+    return {**entry.obj, "metadata": meta}

@@ -428,6 +428,7 @@ class ApiServer:
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         pod = self._cluster.api.get(target.resource, target.namespace, target.name or "").obj
         exec_ws.container_of(pod, request.query)
+        exec_ws.reach_kubelet(self._cluster, pod)
         data = self._cluster.kubelet.log_of(pod["metadata"]["uid"])
         if lines := int(request.query.get("tailLines") or 0):
             data = b"".join(data.splitlines(True)[-lines:])

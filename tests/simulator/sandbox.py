@@ -50,6 +50,8 @@ class Sandboxes:
         self._index = {name: i for i, name in enumerate(config.node_names(), 1)}
         self._slots: dict[str, list[tuple[str, int, int]]] = {}
         self.machines: dict[str, Machine] = {}
+        # resource: the rail whose device it grants
+        self.resources = {config.rdma_resource(k): k for k in range(config.rails)}
 
     def host_ip(self, node: str) -> str:
         return addressing.node_ip(self._index.get(node, 0))
@@ -175,9 +177,9 @@ class Sandboxes:
             machine.memlock_kib, machine.ipc_lock = limit["kib"], False
         for device in machine.devices:
             rail = device.port.rail
-            resource = self._config.rdma_resource(rail) if rail is not None else ""
+            asked = any(limits.get(r) for r, k in self.resources.items() if k == rail)
             device.up = not self._is_down(device.port)
-            device.granted = privileged or bool(rail is not None and limits.get(resource))
+            device.granted = privileged or asked
             attachment = next((a for a in machine.attachments if a.rail == rail), None)
             if attachment is not None and not self._faults.hit("no_gid", node):
                 device.gids = addressing.gids(attachment)
