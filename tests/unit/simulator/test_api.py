@@ -435,6 +435,22 @@ class TestWatch:
         assert (seen[0]["type"], seen[0]["object"]["code"]) == ("ERROR", 410)
 
 
+def test_kubectl_gets_tables(cluster):
+    cluster.run(pod("a", "gpu-node-3"))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    for path in (PODS, f"{PODS}/a"):
+        table = cluster.request("GET", path, accept=accept).json
+        assert [c["name"] for c in table["columnDefinitions"]][:4] == [
+            "Name",
+            "Ready",
+            "Status",
+            "Restarts",
+        ]
+        cells = table["rows"][0]["cells"]
+        assert cells[:4] == ["a", "1/1", "Running", 0]
+        assert cells[-1] == "gpu-node-3"
+
+
 class TestPermissions:
     def test_refusal_in_the_servers_words(self, cluster):
         answer = cluster.request("GET", "/api/v1/secrets", token=cluster.fabric_token)
