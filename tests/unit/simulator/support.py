@@ -103,6 +103,7 @@ class Cluster:
         body: Any = None,
         kind: str = "application/json",
         token: str | None = None,
+        accept: str = "application/json",
         **query: Any,
     ) -> Answer:
         """One HTTP request with the administrator's token."""
@@ -111,6 +112,7 @@ class Cluster:
         headers = {
             "Authorization": f"Bearer {self.token if token is None else token}",
             "Content-Type": kind,
+            "Accept": accept,
         }
         request = urllib.request.Request(url, data=data, method=method, headers=headers)
         try:

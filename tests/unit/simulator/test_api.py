@@ -435,6 +435,22 @@ class TestWatch:
         assert (seen[0]["type"], seen[0]["object"]["code"]) == ("ERROR", 410)
 
 
+def test_kubectl_gets_tables(cluster):
+    cluster.run(pod("a", "gpu-node-3"))
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    for path in (PODS, f"{PODS}/a"):
+        table = cluster.request("GET", path, accept=accept).json
+        assert [c["name"] for c in table["columnDefinitions"]][:4] == [
+            "Name",
+            "Ready",
+            "Status",
+            "Restarts",
+        ]
+        cells = table["rows"][0]["cells"]
+        assert cells[:4] == ["a", "1/1", "Running", 0]
+        assert cells[-1] == "gpu-node-3"
+
+
 class TestPermissions:
     def test_refusal_in_the_servers_words(self, cluster):
         answer = cluster.request("GET", "/api/v1/secrets", token=cluster.fabric_token)
@@ -558,3 +574,65 @@ class TestControllers:
         ended = cluster.wait("a", "Failed")
         assert ended["status"]["reason"] == "DeadlineExceeded"
         assert time.monotonic() - began < 3
+
+
+class TestNetworkOperator:
+    group = "/apis/mellanox.com/v1alpha1"
+
+    def _status(self, cluster, path):
+        return cluster.get(f"{self.group}/{path}").json.get("status") or {}
+
+    def test_network_gets_its_attachment_and_takes_it_along(self, cluster):
+        ipam = json.dumps({"type": "nv-ipam", "poolName": "rdma-pool"})
+        body = {
+            "apiVersion": "mellanox.com/v1alpha1",
+            "kind": "MacvlanNetwork",
+            "metadata": {"name": "mine"},
+            "spec": {
+                "networkNamespace": "default",
+                "master": "ens2f0np0",
+                "mode": "bridge",
+                "ipam": ipam,
+            },
+        }
+        assert cluster.post(f"{self.group}/macvlannetworks", body).code == 201
+        cluster.until(lambda: self._status(cluster, "macvlannetworks/mine").get("state") == "ready")
+        nad = "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions/mine"
+        assert json.loads(cluster.get(nad).json["spec"]["config"])["master"] == "ens2f0np0"
+        body = pod("a", networks="mine")
+        body["spec"]["containers"][0]["resources"] = {"limits": {"rdma/rdma_shared_device_b": 1}}
+        cluster.run(body)
+        script = "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_2/ports/1/gid_attrs/ndevs/*"
+        assert set(cluster.output("a", ["sh", "-c", script])[0].split()) == {"net1"}
+        cluster.delete(f"{self.group}/macvlannetworks/mine")
+        cluster.until(lambda: cluster.get(nad).code == 404)
+
+    def test_policy_is_not_ready_at_first(self, cluster):
+        path = "nicclusterpolicies/nic-cluster-policy"
+        old = cluster.get(f"{self.group}/{path}").json
+        change = {
+            "spec": {"nicFeatureDiscovery": {"image": "i", "repository": "r", "version": "1"}}
+        }
+        assert cluster.patch(f"{self.group}/{path}", change).code == 200
+        cluster.until(lambda: self._status(cluster, path)["state"] == "notReady")
+        cluster.until(lambda: self._status(cluster, path)["state"] == "ready")
+        states = {s["name"]: s["state"] for s in self._status(cluster, path)["appliedStates"]}
+        assert states["state-nic-feature-discovery"] == "ready"
+        assert states["state-ib-kubernetes"] == "ignore"
+        assert (
+            cluster.patch(f"{self.group}/{path}", {"spec": {"nicFeatureDiscovery": None}}).code
+            == 200
+        )
+        cluster.until(lambda: self._status(cluster, path) == old["status"])
+
+    def test_policy_with_another_name_is_ignored(self, cluster):
+        body = {
+            "apiVersion": "mellanox.com/v1alpha1",
+            "kind": "NicClusterPolicy",
+            "metadata": {"name": "other"},
+            "spec": {},
+        }
+        assert cluster.post(f"{self.group}/nicclusterpolicies", body).code == 201
+        cluster.until(
+            lambda: self._status(cluster, "nicclusterpolicies/other").get("state") == "ignore"
+        )

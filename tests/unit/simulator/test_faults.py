@@ -116,10 +116,10 @@ def test_port_down(cluster, pair):
     cluster.faults("port_down")
     _, client = measure(cluster, pair, seconds=1)
     assert " Port number 1 state is Down\n" in client[1]
-    root = cluster.output(
-        "b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_1/ports/1/state"]
-    )
-    assert root[0] == "1: DOWN\n"
+    read = ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_1/ports/1/state"]
+    assert cluster.output("b", read)[0] == "1: DOWN\n"
+    cluster.run(pod("c", "gpu-node-2"))  # a pod that was made when the port was down already
+    assert cluster.output("c", read)[0] == "1: DOWN\n"
 
 
 def test_wrong_mtu(cluster, pair):
@@ -291,6 +291,21 @@ def test_policies(cluster):
     assert status()["state"] == "ready"
 
 
+def test_reset_puts_back_what_was_there(cluster):
+    from simulator import client
+
+    cluster.faults("resource_zero")
+    cluster.delete(POLICY)
+    cluster.patch("/api/v1/nodes/gpu-node-1", {"metadata": {"labels": {"x": "y"}}})
+    cluster.run(pod("a", "gpu-node-1"))
+    client.reset(cluster.folder)
+    assert cluster.get(POLICY).json["status"]["state"] == "ready"
+    assert "x" not in cluster.get("/api/v1/nodes/gpu-node-1").json["metadata"]["labels"]
+    assert cluster.get(PODS).json["items"] == []
+    assert cluster.get("/api/v1/nodes/gpu-node-2").json["status"]["allocatable"][RDMA] == "0"
+    assert cluster.state()["objects"] == []
+
+
 def test_operator_absent_and_back(cluster):
     path = "/api/v1/namespaces/nvidia-network-operator/pods"
     before = len(cluster.get(path).json["items"])
@@ -323,6 +338,25 @@ def test_nodes(cluster, fault, check):
     assert not check(get("gpu-node-1"))
     cluster.faults()
     assert not check(get("gpu-node-2"))
+
+
+def test_kubelet_down(cluster, pair):
+    from kubernetes.client import ApiException
+
+    cluster.faults("kubelet_down")
+    assert cluster.output("a", ["true"])[2] == 0
+    with pytest.raises(ApiException) as error:
+        cluster.exec("b", ["true"])
+    assert "error dialing backend: dial tcp 10.10.0.2:10250" in str(error.value)
+    answer = cluster.get(f"{PODS}/b/log")
+    assert (answer.code, answer.json["reason"]) == (500, "InternalError")
+
+
+def test_silent_exec(cluster, pair):
+    cluster.faults("exec_silent:command=any")
+    out, err, code, _ = cluster.result(cluster.exec("b", ["echo", "x"]), 0.5)
+    assert (out, err, code) == ("", "", None)
+    assert cluster.output("a", ["echo", "x"])[0] == "x\n"
 
 
 def test_flaky_api(cluster):
