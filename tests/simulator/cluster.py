@@ -93,6 +93,7 @@ class Cluster:
 
     @property
     def restricted_user(self) -> User:
+        """The service account of kubeconfig-fabric."""
         return service_account_user(*self.service_account)
 
     # ---- faults
@@ -108,6 +109,7 @@ class Cluster:
         self.scheduler.retry()
 
     def retry_scheduling(self) -> None:
+        """Tries the pods again that wait for a node."""
         self.scheduler.retry()
 
     def _held(self, node: str) -> tuple[str, ...]:
@@ -135,6 +137,7 @@ class Cluster:
         )
 
     def has_cuda(self, machine: Machine) -> bool:
+        """Whether perftest in a pod's image was built with CUDA."""
         return (
             machine.perftest_has_cuda
             and self.faults.hit("perftest_without_cuda", machine.node) is None

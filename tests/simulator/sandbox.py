@@ -54,6 +54,7 @@ class Sandboxes:
         self.resources = {config.rdma_resource(k): k for k in range(config.rails)}
 
     def host_ip(self, node: str) -> str:
+        """The address of a node."""
         return addressing.node_ip(self._index.get(node, 0))
 
     def make(self, pod: Obj) -> Machine:

@@ -66,6 +66,7 @@ class Control:
         self._token = token
 
     async def handle(self, request: web.Request) -> web.Response:
+        """Answers one request of the command line."""
         if request.headers.get("Authorization") != f"Bearer {self._token}":
             return web.json_response({"error": "not allowed"}, status=401)
         what = request.path.removeprefix(CONTROL)
