@@ -65,6 +65,10 @@ class Addresses:
             )
         return out, slot
 
+    def adopt(self, attachment: Attachment, index: int) -> Attachment:
+        """What becomes of an interface on node `index`; one that exists for real has its own name and MAC."""
+        return attachment
+
     def give_back(self, network: str, index: int, slot: int) -> None:
         """Frees an address that was handed out."""
         self._used.get((network, index), set()).discard(slot)

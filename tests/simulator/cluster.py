@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import content
+from .addressing import Addresses
 from .api import Api
 from .config import Config
 from .controllers import Controllers
@@ -64,9 +65,16 @@ class Cluster:
             quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
-        self.backend: Backend = LocalBackend(world, trees, self.lacks)
+        self.backend = self.make_backend(world, trees)
         self.sandboxes = Sandboxes(
-            config, self.api, self.wire, self.faults, trees, self.fabric.is_down, self.rng
+            config,
+            self.api,
+            self.wire,
+            self.faults,
+            trees,
+            self.fabric.is_down,
+            self.make_addresses(),
+            self.rng,
         )
         self.kubelet = Kubelet(
             config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
@@ -84,6 +92,15 @@ class Cluster:
         self.controllers.watch_deletions()
         self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
+
+    # ---- what a cluster of another make replaces
+    def make_backend(self, world: World, trees: PodTrees) -> Backend:
+        """What runs the commands of pods."""
+        return LocalBackend(world, trees, self.lacks)
+
+    def make_addresses(self) -> Addresses:
+        """What hands out addresses and interfaces."""
+        return Addresses(self.config)
 
     def settled(self) -> None:
         """Called once everything of the content is there: what is there now survives a reset."""
