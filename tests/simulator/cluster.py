@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import content
+from .addressing import Addresses
 from .api import Api
 from .config import Config
 from .controllers import Controllers
@@ -64,9 +65,16 @@ class Cluster:
             quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
-        self.backend: Backend = LocalBackend(world, trees, self.lacks)
+        self.backend = self.make_backend(world, trees)
         self.sandboxes = Sandboxes(
-            config, self.api, self.wire, self.faults, trees, self.fabric.is_down, self.rng
+            config,
+            self.api,
+            self.wire,
+            self.faults,
+            trees,
+            self.fabric.is_down,
+            self.make_addresses(),
+            self.rng,
         )
         self.kubelet = Kubelet(
             config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
@@ -85,6 +93,15 @@ class Cluster:
         self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
 
+    # ---- what a cluster of another make replaces
+    def make_backend(self, world: World, trees: PodTrees) -> Backend:
+        """What runs the commands of pods."""
+        return LocalBackend(world, trees, self.lacks)
+
+    def make_addresses(self) -> Addresses:
+        """What hands out addresses and interfaces."""
+        return Addresses(self.config)
+
     def settled(self) -> None:
         """Called once everything of the content is there: what is there now survives a reset."""
         self.heal()
@@ -93,6 +110,7 @@ class Cluster:
 
     @property
     def restricted_user(self) -> User:
+        """The service account of kubeconfig-fabric."""
         return service_account_user(*self.service_account)
 
     # ---- faults
@@ -108,6 +126,7 @@ class Cluster:
         self.scheduler.retry()
 
     def retry_scheduling(self) -> None:
+        """Tries the pods again that wait for a node."""
         self.scheduler.retry()
 
     def _held(self, node: str) -> tuple[str, ...]:
@@ -135,6 +154,7 @@ class Cluster:
         )
 
     def has_cuda(self, machine: Machine) -> bool:
+        """Whether perftest in a pod's image was built with CUDA."""
         return (
             machine.perftest_has_cuda
             and self.faults.hit("perftest_without_cuda", machine.node) is None

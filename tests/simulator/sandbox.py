@@ -37,6 +37,7 @@ class Sandboxes:
         faults: Faults,
         trees: PodTrees,
         is_down: Callable[[Port], bool],
+        addresses: addressing.Addresses,
         rng: random.Random,
     ) -> None:
         self._config = config
@@ -46,7 +47,7 @@ class Sandboxes:
         self._trees = trees
         self._is_down = is_down
         self._rng = rng
-        self._addresses = addressing.Addresses(config)
+        self._addresses = addresses
         self._index = {name: i for i, name in enumerate(config.node_names(), 1)}
         self._slots: dict[str, list[tuple[str, int, int]]] = {}
         self.machines: dict[str, Machine] = {}
@@ -54,6 +55,7 @@ class Sandboxes:
         self.resources = {config.rdma_resource(k): k for k in range(config.rails)}
 
     def host_ip(self, node: str) -> str:
+        """The address of a node."""
         return addressing.node_ip(self._index.get(node, 0))
 
     def make(self, pod: Obj) -> Machine:
@@ -140,7 +142,8 @@ class Sandboxes:
             ) from error
         slots.append((f"rail-{rail}", index, slot))
         infiniband = self._config.link == "infiniband"
-        return Attachment(full, interface, rail, found, addressing.mac(self._rng, infiniband))
+        mac = addressing.mac(self._rng, infiniband)
+        return self._addresses.adopt(Attachment(full, interface, rail, found, mac), index)
 
     def _rail_of(self, nad: Obj) -> int:
         """The rail a network is on: by the master interface in its configuration, else 0."""

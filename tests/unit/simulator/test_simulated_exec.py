@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from simulated_support import PODS, pod
 from simulator import wrapper
-from support import PODS, pod
 
 
 @pytest.fixture

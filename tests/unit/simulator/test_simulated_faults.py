@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
+from simulated_support import PODS, RDMA, pod, secondary
 from simulator.faults import FAULTS, UnknownFault, parse
-from support import PODS, RDMA, pod, secondary
 
 POLICY = "/apis/mellanox.com/v1alpha1/nicclusterpolicies/nic-cluster-policy"
 BW = ["stdbuf", "-oL", "ib_write_bw", "-d", "mlx5_1", "-F", "--report_gbits", "-R"]

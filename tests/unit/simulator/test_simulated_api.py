@@ -8,7 +8,7 @@ import ssl
 import time
 
 import pytest
-from support import PODS, RDMA, pod
+from simulated_support import PODS, RDMA, pod
 
 
 def test_only_tls_and_a_token_open_the_door(cluster):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-import replay
+import simulated_replay as replay
 from simulator.fabric import Bandwidth, Latency
 from simulator.perftest import text
 from simulator.perftest.options import VERSIONS, parse

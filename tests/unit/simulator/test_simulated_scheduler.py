@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support import PODS, RDMA, pod
+from simulated_support import PODS, RDMA, pod
 
 
 def node_of(cluster, name):
