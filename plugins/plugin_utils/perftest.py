@@ -97,10 +97,10 @@ class _Run:
         verb, kind = self.verb_kind()
         if kind == "bw" and self.bidirectional():
             return "total"
-        if kind == "bw" and verb in _ONE_SIDED and self.role() == "server":
-            # With write_with_imm the server measures by itself.
-            if not (self.title and self.title["write_with_imm"]):
-                return "peer"
+        # With write_with_imm the server measures by itself.
+        by_itself = self.title is not None and self.title["write_with_imm"]
+        if kind == "bw" and verb in _ONE_SIDED and self.role() == "server" and not by_itself:
+            return "peer"
         return "own"
 
 
@@ -161,9 +161,9 @@ class _Reader:
         if prefix and prefix[-1].isalnum():
             return False
         run = self.run
-        if run.rows and run.scope is None and not run.open:
-            run = self.next_run()
-        elif run.rows and run.open and run.scope is None:
+        if (run.rows and run.scope is None and not run.open) or (
+            run.rows and run.open and run.scope is None
+        ):
             run = self.next_run()
         self.prefix = prefix.lstrip()
         if prefix and not prefix.isspace():
