@@ -90,7 +90,8 @@ def make_document(facts: dict, context: dict) -> dict:
         context: {`run`: the run's id, `now`: ISO 8601, `collection`, `ansible`: versions, `check_mode`}.
 
     Returns:
-        {schema_version, generator, run, answer, counts, readiness, deploy, tests, nodes, findings, comparison (None)}.
+        {schema_version, generator, run, answer, counts, cluster, readiness, deploy, tests, nodes, findings, comparison
+        (None)}.
         Outputs of links that passed are left out, everything else about them is kept.
     """
     readiness = _readiness(facts.get("readiness"))
@@ -187,11 +188,14 @@ def _findings(readiness: dict | None, tests: list[dict]) -> list[dict]:
                 "check": check["id"],
                 "required": check["required"],
                 "severity": "required" if check["status"] == "failed" else "advice",
+                "verdict": check["status"],
             }
             (required if check["status"] == "failed" else advice).append(finding)
     for test in tests:
+        verdict = "skipped" if test["verdict"] == "skipped" else "failed"
         required += [
-            {**f, "source": test["test"], "severity": "required"} for f in test["findings"]
+            {"verdict": verdict, **f, "source": test["test"], "severity": "required"}
+            for f in test["findings"]
         ]
     return required + advice
 
