@@ -110,7 +110,9 @@ def distribution(links: list[dict]) -> dict | None:
         base = 0
         for verdict, number in both.items():
             if number:
-                top, bottom = y(base + number), y(base)
+                # a single link among thousands must still be seen
+                bottom = y(base)
+                top = min(y(base + number), bottom - 4)
                 bars.append(
                     {
                         "x": x(first) + 0.5,
@@ -172,7 +174,7 @@ def curves(links: list[dict]) -> dict | None:
     bad = [(k, t) for k, t in tables if k["verdict"] != "passed"]
     bad.sort(key=lambda kt: (kt[0]["bandwidth_average_gbps"] or 0.0, kt[0]["id"]))
     chart = _chart(
-        x_ticks=[{"at": at[s], "label": size_label(s)} for s in sizes[:: max(1, len(sizes) // 12)]],
+        x_ticks=[{"at": at[s], "label": size_label(s)} for s in sizes[:: -(-len(sizes) // 12)]],
         y_ticks=y.ticks(),
         lines=[line(k, t) for k, t in (tables if few else bad[:MOST_CURVES])],
         band="",

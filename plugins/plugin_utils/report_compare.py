@@ -44,24 +44,26 @@ def compare(now: dict, before: dict, tolerance_percent: float) -> dict:
 
     Returns:
         {run, started (of the earlier run), tolerance_percent, counts {worse, better, appeared, vanished, unchanged},
-        sentence, parameters [{test, name, before, now}], changes [{change, kind (link, check or finding), id, test,
-        before, now, difference_percent, words}]}, the most urgent first.
+        sentence, parameters [{test, name, before, now}], changes [{change, kind (test, link, check or finding), id, test,
+        before, now, difference_percent, words}]}, the most urgent first. A test that measured nothing in one of the runs is one
+        change, not one for each link.
     """
-    links, same_links = _links(now, before, tolerance_percent)
+    tests, told = _tests(now, before)
+    links, same_links = _links(now, before, tolerance_percent, told)
     checks, same_checks = _checks(now, before)
-    changes = links + checks + _findings(now, before)
+    changes = tests + links + checks + _findings(now, before, told)
     changes.sort(key=_urgency)
     counts = {c: sum(x["change"] == c for x in changes) for c in CHANGES}
     counts["unchanged"] = same_links + same_checks
     run = (before.get("run") or {}).get("id") or "unknown"
     started = (before.get("run") or {}).get("started")
-    told = ", ".join(f"{n} {c}" for c, n in counts.items() if n) or "nothing to compare"
+    total = ", ".join(f"{n} {c}" for c, n in counts.items() if n) or "nothing to compare"
     return {
         "run": str(run),
         "started": started,
         "tolerance_percent": tolerance_percent,
         "counts": counts,
-        "sentence": f"Compared with run {run}{f' of {started}' if started else ''}: {told}",
+        "sentence": f"Compared with run {run}{f' of {started}' if started else ''}: {total}",
         "parameters": _parameters(now, before),
         "changes": changes,
     }
@@ -71,7 +73,7 @@ def _urgency(change: dict) -> tuple:
     drop = change["difference_percent"]
     return (
         CHANGES.index(change["change"]),
-        ("finding", "check", "link").index(change["kind"]),
+        ("test", "finding", "check", "link").index(change["kind"]),
         0 if drop is None else drop if change["change"] == "worse" else -drop,
         natural(change["id"]),
     )
@@ -94,11 +96,41 @@ def _badness(link: dict) -> tuple:
     return (_RANK.get(link["verdict"], 2), math.inf if figure is None else -figure)
 
 
-def _links(now: dict, before: dict, tolerance: float) -> tuple[list[dict], int]:
+def _tests(now: dict, before: dict) -> tuple[list[dict], set[str]]:
+    """Tests that measured links in one of the runs only, and their names."""
+    new, old = ({t.get("test"): t for t in d["tests"]} for d in (now, before))
+    changes, told = [], set()
+    for name in {**old, **new}:
+        a, b = old.get(name), new.get(name)
+        links = [len((t or {}).get("links") or []) for t in (a, b)]
+        if bool(links[0]) == bool(links[1]):
+            continue
+        told.add(name)
+        states = [_test_state(t) for t in (a, b)]
+        change = "appeared" if links[1] else "vanished"
+        words = f"test {name} {'was not measured before' if links[1] else 'was not measured'}: before {states[0]}, now {states[1]}"
+        changes.append(_change(change, "test", name, name, *states, words))
+    return changes, told
+
+
+def _test_state(test: dict | None) -> str:
+    if test is None:
+        return "not run"
+    links = len(test.get("links") or [])
+    reason = test.get("reason")
+    words = f"{test.get('verdict')}, {count(links, 'link')}"
+    return f"{words} ({reason})" if reason else words
+
+
+def _links(
+    now: dict, before: dict, tolerance: float, told: set[str]
+) -> tuple[list[dict], int]:
     new, old = _by_key(now), _by_key(before)
     changes, same = [], 0
     for key in {**old, **new}:
         test, rail, server, client = key
+        if test in told:
+            continue
         what = f"{test}, rail {rail}: {client} to {server}"
         a, b = old.get(key), new.get(key)
         difference = _difference(a, b)
@@ -195,10 +227,14 @@ def _statuses(document: dict) -> dict[str, str]:
     return found
 
 
-def _findings(now: dict, before: dict) -> list[dict]:
+def _findings(now: dict, before: dict, told: set[str]) -> list[dict]:
     """Findings of tests by test, code and place. One that vanished is an improvement, one that appeared is not."""
     new, old = (
-        {_finding_id(f): f for f in d.get("findings") or [] if f.get("source") != "readiness"}
+        {
+            _finding_id(f): f
+            for f in d.get("findings") or []
+            if f.get("source") != "readiness" and f.get("source") not in told
+        }
         for d in (now, before)
     )
     changes = []

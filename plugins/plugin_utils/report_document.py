@@ -147,9 +147,8 @@ def _readiness(fact: dict | None) -> dict | None:
 
 
 def _test(fact: dict) -> dict:
-    fact = dict(fact)
-    links = fact.pop("links", None) or []
-    test = _filled(_TEST, plain(fact))
+    links = fact.get("links") or []
+    test = _filled(_TEST, _without(fact, ("links",)))
     test["findings"] = [_filled(_FINDING, f) for f in test["findings"]]
     test["links"] = [_link(k) for k in links]
     test["rounds"] = group_rounds(test["links"])
@@ -157,21 +156,21 @@ def _test(fact: dict) -> dict:
 
 
 def _link(fact: dict) -> dict:
-    fact = dict(fact)
     passed = fact.get("verdict") == "passed"
-    outputs = fact.pop("outputs", None) or {}
-    rows = fact.pop("rows", None) or []
-    link = _filled(_LINK, plain(fact))
+    outputs, rows = fact.get("outputs") or {}, fact.get("rows") or []
+    link = _filled(_LINK, _without(fact, ("outputs", "rows")))
     if link["finding"] is not None:
         link["finding"] = _filled(_FINDING, link["finding"])
-    link["rows"] = [
-        {str(k): plain(v) for k, v in row.items() if k not in _PARSER_ONLY} for row in rows
-    ]
+    link["rows"] = [_without(row, _PARSER_ONLY) for row in rows]
     link["outputs"] = {
-        side: plain({k: v for k, v in (end or {}).items() if not (passed and k in _OUTPUTS)})
-        for side, end in outputs.items()
+        str(side): _without(end or {}, _OUTPUTS if passed else ()) for side, end in outputs.items()
     }
     return link
+
+
+def _without(given: dict, left_out: tuple[str, ...]) -> dict:
+    """A plain copy. Values are only touched where they are kept: Ansible's own dictionaries take their time for each."""
+    return {str(k): plain(given[k]) for k in given if k not in left_out}
 
 
 def _findings(readiness: dict | None, tests: list[dict]) -> list[dict]:
@@ -197,6 +196,9 @@ def _findings(readiness: dict | None, tests: list[dict]) -> list[dict]:
             {"verdict": verdict, **f, "source": test["test"], "severity": "required"}
             for f in test["findings"]
         ]
+    # readiness comes first: what it finds explains what the tests find
+    order = {"failed": 0, "slow": 1}
+    required.sort(key=lambda f: (f["source"] != "readiness", order.get(f["verdict"], 2)))
     return required + advice
 
 

@@ -21,10 +21,18 @@ def group_rounds(links: list[dict]) -> list[dict]:
         median_gbps}].
     """
     groups: list[list[dict]] = []
+    nodes: set[str] = set()
+    over = None  # when the last of the round's links so far had ended
     for link in links:
-        if not groups or not _same_round(groups[-1], link):
+        mine = {link["server_node"], link["client_node"]}
+        start, end = span(link)
+        if not groups or not _same_round(groups[-1][-1], link, nodes & mine, start, over):
             groups.append([])
+            nodes, over = set(), None
         groups[-1].append(link)
+        nodes |= mine
+        if end is not None:
+            over = end if over is None else max(over, end)
     return [_round(number, group) for number, group in enumerate(groups, 1)]
 
 
@@ -39,17 +47,14 @@ def span(link: dict) -> tuple[float | None, float | None]:
     return min(starts, default=None), max(ends, default=None)
 
 
-def _same_round(group: list[dict], link: dict) -> bool:
+def _same_round(
+    last: dict, link: dict, again: set[str], start: float | None, over: float | None
+) -> bool:
     if link.get("round") is not None:
-        return link["round"] == group[-1].get("round")
-    if link["rail"] != group[-1]["rail"]:
+        return link["round"] == last.get("round")
+    if link["rail"] != last["rail"] or again:
         return False
-    mine = {link["server_node"], link["client_node"]}
-    if any(mine & {k["server_node"], k["client_node"]} for k in group):
-        return False
-    start = span(link)[0]
-    ends = [e for e in (span(k)[1] for k in group) if e is not None]
-    return start is None or not ends or start <= max(ends)
+    return start is None or over is None or start <= over
 
 
 def _round(number: int, group: list[dict]) -> dict:

@@ -352,7 +352,10 @@ def _comparison(comparison: dict | None) -> dict | None:
     changes = comparison["changes"]
     return {
         **comparison,
-        "changes": changes[:MOST_CHANGES],
+        "changes": [
+            {**c, "what": c["id"] if c["kind"] == "link" else f"{c['kind']} {c['id']}"}
+            for c in changes[:MOST_CHANGES]
+        ],
         "more": max(0, len(changes) - MOST_CHANGES),
     }
 
