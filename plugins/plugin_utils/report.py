@@ -38,7 +38,7 @@ def make_report(facts: dict, settings: dict, context: dict) -> dict:
         settings: {`formats`, `baseline` (a path, for words), `tolerance_percent`}, see `report_settings.make_settings`.
 
     Returns:
-        {files: [{format, name, content}], lines: the terminal summary, problems: [sentence], result: what the role leaves as
+        {files: {name: content}, lines: the terminal summary, problems: [sentence], result: what the role leaves as
         `report_result` (without the files' paths), ended, nodes: [{name, verdicts, gbps}] for `report_marks`}. A report that
         cannot be made is a problem and leaves the others alone; only results.json must succeed.
     """
@@ -50,11 +50,11 @@ def make_report(facts: dict, settings: dict, context: dict) -> dict:
             document["comparison"] = compare(document, before, settings["tolerance_percent"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.append(f"report_baseline: {_words(error, settings['baseline'])}")
-    files = []
+    files = {}
     for kind in settings["formats"]:
         name, write = FORMATS[kind]
         try:
-            files.append({"format": kind, "name": name, "content": write(document)})
+            files[name] = write(document)
         except Exception as error:
             if kind == "json":
                 raise
