@@ -5,7 +5,9 @@
   // One tip for all cells, tiles, bars and dots: on hover and on focus. The words move from the title, which only a pointer
   // can read, to the label that a screen reader speaks.
   const tip = document.getElementById("tip");
+  let shown = null;
   function show(element) {
+    shown = element;
     tip.textContent = element.getAttribute("aria-label");
     tip.hidden = false;
     const box = element.getBoundingClientRect();
@@ -15,7 +17,10 @@
     tip.style.left = Math.max(4, left) + window.scrollX + "px";
     tip.style.top = (above ? box.top - tip.offsetHeight - 6 : box.bottom + 6) + window.scrollY + "px";
   }
-  function hide() { tip.hidden = true; }
+  function hide() {
+    shown = null;
+    tip.hidden = true;
+  }
 
   for (const element of document.querySelectorAll("[data-tips] [title]")) {
     element.setAttribute("aria-label", element.title);
@@ -34,7 +39,10 @@
     if (element) { show(element); } else { hide(); }
   });
   document.addEventListener("keydown", function (event) { if (event.key === "Escape") { hide(); } });
-  document.addEventListener("scroll", hide, { passive: true });
+  // what has the focus keeps its tip when it is scrolled into view
+  document.addEventListener("scroll", function () {
+    if (shown && shown === document.activeElement) { show(shown); } else { hide(); }
+  }, { passive: true, capture: true });
 
   // Maps and walls: one stop for Tab, arrows inside.
   function cellsOf(table) {
