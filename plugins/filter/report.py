@@ -23,6 +23,8 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils import (
     report_settings,
 )
 
+# Up to ansible-core 2.18 a template whose text begins like a dictionary becomes one, and is written in other words.
+_GUESSES_TYPES = tuple(map(int, ansible_version.split(".")[:2])) < (2, 19)
 _ROOT = Path(__file__).parents[2]
 
 
@@ -40,8 +42,11 @@ def _collection_version() -> str:
 
 def _make_report(facts: dict, settings: dict, context: dict) -> dict:
     versions = {"collection": _collection_version(), "ansible": ansible_version}
+    made = report.make_report(facts, settings, {**context, **versions})
+    if _GUESSES_TYPES and "results.json" in made["files"]:
+        made["files"]["results.json"] = "\n" + made["files"]["results.json"]
     # What a cluster printed is in the files: no later task may take it for a template.
-    return wrap_var(report.make_report(facts, settings, {**context, **versions}))
+    return wrap_var(made)
 
 
 def _report_settings(variables: dict) -> dict:

@@ -376,6 +376,8 @@ def _trouble(
                 rejected["code"], "garbage_row"
             )
             return report(code, end.side, f"{end.side}: {rejected['reason']}", rejected["line"])
+    if parsed["role"] == "server":
+        return report("no_result", "client", "client: its output is that of a server")
     if parsed["completeness"] != "complete":
         return report("no_result", "client", f"client: {parsed['completeness_reason']}")
     if not server_ok:

@@ -39,9 +39,9 @@ def diagnose_pod(pod: dict, events: list[dict] | None = None) -> dict | None:
     """
     meta, status = _dict(pod, "metadata"), _dict(pod, "status")
     where = {
-        "pod": meta.get("name"),
-        "namespace": meta.get("namespace"),
-        "node": _dict(pod, "spec").get("nodeName"),
+        "pod": _text(meta, "name"),
+        "namespace": _text(meta, "namespace"),
+        "node": _text(_dict(pod, "spec"), "nodeName"),
     }
     where = {key: value for key, value in where.items() if value}
     messages = _warnings(meta, events or [])
@@ -58,7 +58,7 @@ def diagnose_pod(pod: dict, events: list[dict] | None = None) -> dict | None:
     if found := _containers(status, where):
         return found
     if phase == "Running" and all(
-        c.get("ready", True) for c in status.get("containerStatuses") or []
+        c.get("ready", True) for c in _items(status, "containerStatuses")
     ):
         return _network(meta, where)
     if messages:
@@ -75,26 +75,30 @@ def _dict(value: object, key: str) -> dict:
     return found if isinstance(found, dict) else {}
 
 
+def _items(value: object, key: str) -> list[dict]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def _text(value: dict, *keys: str) -> str:
+    """Return the first of some keys that holds a text."""
+    return next((value[key] for key in keys if isinstance(value.get(key), str) and value[key]), "")
+
+
 def _warnings(meta: dict, events: list[dict]) -> list[str]:
     """Return the messages of a pod's warnings, newest first: what happened last is what holds it now."""
+    name, uid = _text(meta, "name"), _text(meta, "uid")
     own = []
     for event in events:
         about = _dict(event, "involvedObject") or _dict(event, "regarding")
         if event.get("type") == "Normal":
             continue
-        if meta.get("name") and about.get("name") not in (None, meta["name"]):
+        if name and _text(about, "name") not in ("", name):
             continue
-        if meta.get("uid") and about.get("uid") not in (None, meta["uid"]):
+        if uid and _text(about, "uid") not in ("", uid):
             continue
-        when = (
-            event.get("lastTimestamp")
-            or event.get("eventTime")
-            or event.get("firstTimestamp")
-            or ""
-        )
-        own.append(
-            (str(when), event.get("message") or event.get("note") or event.get("reason") or "")
-        )
+        when = _text(event, "lastTimestamp", "eventTime", "firstTimestamp")
+        own.append((when, _text(event, "message", "note", "reason")))
     own.sort(key=lambda pair: pair[0], reverse=True)
     return [message for _when, message in own if message]
 
@@ -108,7 +112,7 @@ def _from_text(messages: list[str], where: dict) -> dict | None:
 
 
 def _ended(status: dict, phase: str, where: dict) -> dict:
-    text = ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
+    text = ": ".join(filter(None, (_text(status, "reason"), _text(status, "message"))))
     if text and (found := _from_text([text], where)):
         return found
     for container in _all_containers(status):
@@ -119,9 +123,9 @@ def _ended(status: dict, phase: str, where: dict) -> dict:
 
 
 def _unscheduled(status: dict, where: dict) -> dict | None:
-    for condition in status.get("conditions") or []:
+    for condition in _items(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            text = condition.get("message") or condition.get("reason") or "not scheduled"
+            text = _text(condition, "message", "reason") or "not scheduled"
             return _from_text([text], where) or finding(
                 "unschedulable", where=where, seen=text[:500], line=text[:500]
             )
@@ -129,7 +133,7 @@ def _unscheduled(status: dict, where: dict) -> dict | None:
 
 
 def _all_containers(status: dict) -> list[dict]:
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return _items(status, "initContainerStatuses") + _items(status, "containerStatuses")
 
 
 def _containers(status: dict, where: dict) -> dict | None:
@@ -137,7 +141,7 @@ def _containers(status: dict, where: dict) -> dict | None:
         here = {**where, "container": container.get("name", "")}
         state = _dict(container, "state")
         waiting, ended = _dict(state, "waiting"), _dict(state, "terminated")
-        reason, text = waiting.get("reason", ""), waiting.get("message", "")
+        reason, text = _text(waiting, "reason"), _text(waiting, "message")
         seen = f"{reason}: {text}" if text else reason
         if reason in _IMAGE_REASONS:
             return finding("image_pull", where=here, seen=seen[:500], line=text[:500])
@@ -148,7 +152,7 @@ def _containers(status: dict, where: dict) -> dict | None:
         if reason == "CrashLoopBackOff":
             return _crash(container, _dict(_dict(container, "lastState"), "terminated"), where)
         finished_init = (
-            container in (status.get("initContainerStatuses") or []) and ended.get("exitCode") == 0
+            container in _items(status, "initContainerStatuses") and ended.get("exitCode") == 0
         )
         if ended and not finished_init:
             return _crash(container, ended, where)
@@ -157,7 +161,7 @@ def _containers(status: dict, where: dict) -> dict | None:
 
 def _crash(container: dict, ended: dict, where: dict) -> dict:
     here = {**where, "container": container.get("name", "")}
-    text = " ".join(str(ended.get(key) or "") for key in ("reason", "message")).strip()
+    text = f"{_text(ended, 'reason')} {_text(ended, 'message')}".strip()
     if text and (found := _from_text([text], here)):
         return found
     seen = (
@@ -170,10 +174,10 @@ def _crash(container: dict, ended: dict, where: dict) -> dict:
 
 def _network(meta: dict, where: dict) -> dict | None:
     notes = _dict(meta, "annotations")
-    if not notes.get(NETWORKS):
+    if not _text(notes, NETWORKS):
         return None
-    text = next((notes[key] for key in STATUS_KEYS if notes.get(key)), None)
-    if text is None:
+    text = _text(notes, *STATUS_KEYS)
+    if not text:
         return finding(
             "multus_not_active",
             where=where,

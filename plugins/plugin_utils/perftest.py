@@ -35,6 +35,14 @@ class PerftestParseError(ValueError):
     """The arguments are not texts. Nothing that a text can contain raises it."""
 
 
+def _kind(value: object) -> str:
+    """Return in words what a value is; templating engines have types of their own for the usual ones."""
+    kinds = ((dict, "a dictionary"), ((list, tuple), "a list"), (str, "a text"), (bytes, "bytes"))
+    if value is None:
+        return "null"
+    return next((word for kind, word in kinds if isinstance(value, kind)), type(value).__name__)
+
+
 class _Run:
     """One run of a tool within a text."""
 
@@ -145,39 +153,31 @@ class _Reader:
         if "#bytes" in line and self.header_line(line):
             return
         body = perftest_lines.without_prefix(line, self.prefix) if self.prefix else line
-        first = body.lstrip()[:1]
-        if first.isdigit():
-            self.digits(run, number, body)
-            return
         if _RULE in line:
             if run.open and (run.rows or run.rejected):
                 run.open, run.closed = False, True
-            return
-        self.words(run, line)
+        elif not body.lstrip()[:1].isdigit() or not self.digits(run, number, body):
+            self.words(run, line)
 
     def header_line(self, line: str) -> bool:
         at = line.index("#bytes")
         prefix = line[:at].rstrip()
-        if prefix and prefix[-1].isalnum():
+        if not perftest_lines.is_prefix(prefix):
             return False
         run = self.run
-        if (run.rows and run.scope is None and not run.open) or (
-            run.rows and run.open and run.scope is None
-        ):
+        if run.rows and run.scope is None:
             run = self.next_run()
-        self.prefix = prefix.lstrip()
-        if prefix and not prefix.isspace():
-            self.prefix = prefix
+        self.prefix = prefix
         run.header = perftest_table.read_header(line[at:].rstrip())
         run.header_seen = run.open = run.text = True
         run.closed = False
         return True
 
-    def digits(self, run: _Run, number: int, line: str) -> None:
+    def digits(self, run: _Run, number: int, line: str) -> bool:
+        """Take a line that begins with a digit, if it is a row or a bare figure."""
         if run.open:
             if not perftest_table.looks_like_row(line):
-                self.other(run, line)
-                return
+                return False
             self.row(run, number, line)
         elif len(line) > 12 and perftest_table.looks_like_full_row(line):
             self.reject(
@@ -190,7 +190,8 @@ class _Reader:
         elif not run.header_seen and (match := _FIGURE.fullmatch(line)):
             run.figures.append(float(match.group(1)))
         else:
-            self.other(run, line)
+            return False
+        return True
 
     def row(self, run: _Run, number: int, line: str) -> None:
         if run.header is None:
@@ -301,11 +302,11 @@ def parse_perftest(
     """
     for name, value in (("stdout", stdout), ("stderr", stderr), ("out_json", out_json)):
         if not isinstance(value, str):
-            raise PerftestParseError(f"{name} must be a text, not {type(value).__name__}")
+            raise PerftestParseError(f"{name} must be a text, not {_kind(value)}")
     if rc is not None and (isinstance(rc, bool) or not isinstance(rc, int)):
-        raise PerftestParseError(f"rc must be a whole number or null, not {type(rc).__name__}")
+        raise PerftestParseError(f"rc must be a whole number or null, not {_kind(rc)}")
     if command is not None and not isinstance(command, (str, list, tuple)):
-        raise PerftestParseError(f"command must be a list or a text, not {type(command).__name__}")
+        raise PerftestParseError(f"command must be a list or a text, not {_kind(command)}")
 
     blocks: list[str] = []
     if "test_info" in stdout:
@@ -358,6 +359,12 @@ def _take_json(run: _Run, block: dict, warnings: list[str], number: int) -> None
     try:
         row = perftest_json.row_of(block["results"], unit)
     except perftest_table.Rejected as exc:
+        if run.rows:
+            entry["agrees"] = False
+            warnings.append(
+                f"the figures in perftest's JSON are not those of the table: {exc.reason}"
+            )
+            return
         line = ", ".join(f"{k}: {v}" for k, v in block["results"].items())[:300]
         run.rejected.append({"line": line, "number": None, "code": exc.code, "reason": exc.reason})
         return

@@ -9,10 +9,45 @@ import shlex
 
 # Short options that take a value (from --help of 6.06 and 6.29, all tools).
 _VALUED = set("cdDfiIlLmMnopqQrsStTuwWxyAB")
-_VALUED_LONG = set(
-    "ib-dev size iters iter port ib-port qp mtu gid-index duration use_cuda use_cuda_bus_id use_rocm connection"
-    " tx-depth rx-depth sl margin cq-mod inline_size post_list recv_post_list qp-timeout output force-link tclass tos"
-    " limit_bw limit_msgrate out_json_file retry_count outs hop_limit rate_limit burst_size pkey_index".split()
+_VALUED_LONG = frozenset(
+    [
+        "ib-dev",
+        "size",
+        "iters",
+        "iter",
+        "port",
+        "ib-port",
+        "qp",
+        "mtu",
+        "gid-index",
+        "duration",
+        "use_cuda",
+        "use_cuda_bus_id",
+        "use_rocm",
+        "connection",
+        "tx-depth",
+        "rx-depth",
+        "sl",
+        "margin",
+        "cq-mod",
+        "inline_size",
+        "post_list",
+        "recv_post_list",
+        "qp-timeout",
+        "output",
+        "force-link",
+        "tclass",
+        "tos",
+        "limit_bw",
+        "limit_msgrate",
+        "out_json_file",
+        "retry_count",
+        "outs",
+        "hop_limit",
+        "rate_limit",
+        "burst_size",
+        "pkey_index",
+    ]
 )
 _TOOL = re.compile(
     r"(?:^|[\s/])((?:ib_(?:write|read|send|atomic)|raw_ethernet)_(?:bw|lat))(?=\s|$)", re.ASCII

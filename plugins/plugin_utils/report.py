@@ -44,7 +44,7 @@ def make_report(facts: dict, settings: dict, context: dict) -> dict:
     """
     problems = []
     document = make_document(facts, context)
-    if context.get("baseline") is not None:
+    if context.get("baseline"):
         try:
             before = read_baseline(context["baseline"], settings["baseline"])
             document["comparison"] = compare(document, before, settings["tolerance_percent"])

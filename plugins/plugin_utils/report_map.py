@@ -57,7 +57,7 @@ def link_words(link: dict) -> str:
 
 
 def heat_maps(test: dict, anchors: dict[str, str]) -> list[dict]:
-    """One map a rail: {rail, grouped, groups [{label, full}], rows [{label, full, cells}]}.
+    """One map a rail: {rail, grouped, nodes, grouped (nodes a row, 0 for one), figures, heads [{label}], rows [{label, cells}]}.
 
     A cell is None where nothing was measured, `self` on the diagonal of single nodes, else {step, sign, text, words, anchor}.
 
@@ -103,13 +103,13 @@ def _label(group: list[str]) -> dict:
     """`gpu-node-17 … 32` for a group, the name for a node."""
     first, last = group[0], group[-1]
     if first == last:
-        return {"label": first, "full": first}
+        return {"label": first}
     same = 0
     while same < min(len(first), len(last)) and first[same] == last[same]:
         same += 1
     while same and first[same - 1].isalnum():
         same -= 1
-    return {"label": f"{first} … {last[same:]}", "full": f"{first} to {last}"}
+    return {"label": f"{first} … {last[same:]}"}
 
 
 def _cell(links: list[dict], row: dict, column: dict, grouped: bool, figures: bool, anchors: dict) -> dict:
@@ -119,7 +119,7 @@ def _cell(links: list[dict], row: dict, column: dict, grouped: bool, figures: bo
     text = _SIGNS[step]
     if grouped:
         known = [k["bandwidth_average_gbps"] for k in links if k["bandwidth_average_gbps"] is not None]
-        words = f"{row['full']} to {column['full']}: {count(len(links), 'link')}, {len(links) - bad} passed"
+        words = f"from {row['label']} to {column['label']}: {count(len(links), 'link')}, {len(links) - bad} passed"
         if known:
             words += f", slowest {gbps(min(known))} Gb/s"
         if bad:

@@ -173,7 +173,7 @@ def _findings(document: dict) -> list[dict]:
                 "seen": finding["seen"],
                 "lines": raw or ([finding["line"]] if finding["line"] else []),
                 "outputs": [
-                    {"label": link, "anchor": anchors[finding["source"], link]}
+                    {"label": link.replace(" -> ", " → "), "anchor": anchors[finding["source"], link]}
                     for link in (finding.get("links") or [])
                     if (finding["source"], link) in anchors
                 ][:4],

@@ -154,7 +154,7 @@ def test_groups_of_the_map():
     assert only["rows"][0]["label"] == "n1 … n7"
     cell = only["rows"][0]["cells"][21]
     assert (cell["step"], cell["text"]) == ("f", "✕")
-    assert cell["words"].startswith("n1 to n7 to n148 to n154: 1 link, 0 passed; worst: n7 to n150")
+    assert cell["words"].startswith("from n1 … n7 to n148 … n154: 1 link, 0 passed; worst: n7 to n150")
 
 
 @pytest.mark.parametrize(
