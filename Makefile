@@ -26,9 +26,18 @@ $(BUILD)/env.done: requirements-dev.txt tests/bootstrap.py
 demo: env
 	@FAULT=$(FAULT) NODES=$(NODES) bash tests/demo.sh
 
-# Everything: lint, sanity, unit, integration and the role scenarios on the simulated cluster
+# Everything, in two lanes on two cores: what is checked without the cluster, and what runs on the simulated one
 .PHONY: test
-test: lint unit sanity integration molecule
+test: env
+	@$(MAKE) --no-print-directory -j2 --output-sync=target checks scenarios
+
+.PHONY: checks
+checks:
+	@$(MAKE) --no-print-directory lint unit sanity integration
+
+.PHONY: scenarios
+scenarios:
+	@$(MAKE) --no-print-directory molecule e2e
 
 .PHONY: lint
 lint: env
@@ -73,7 +82,12 @@ integration: tree $(TEST_HOME)/.done
 
 .PHONY: molecule
 molecule: env
-	cd extensions && molecule test --all
+	molecule test --all
+
+# Whole runs of ansible-playbook: interrupted, killed, cleaned up, in check mode
+.PHONY: e2e
+e2e: env
+	python -m pytest tests/e2e
 
 .PHONY: clean
 clean:
