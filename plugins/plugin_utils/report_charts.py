@@ -54,7 +54,14 @@ class _Scale:
 
 
 def _chart(**parts) -> dict:
-    frame = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM}
+    frame = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": LEFT,
+        "right": RIGHT,
+        "top": TOP,
+        "bottom": BOTTOM,
+    }
     return {**frame, **parts}
 
 
@@ -230,9 +237,7 @@ def host_and_gpu(host: list[dict], gpu: list[dict]) -> dict | None:
 
     def words(pair: tuple[dict, dict]) -> str:
         h, g = pair
-        return (
-            f"{g['id']}: host {gbps(h['bandwidth_average_gbps'])}, GPU {gbps(g['bandwidth_average_gbps'])} Gb/s"
-        )
+        return f"{g['id']}: host {gbps(h['bandwidth_average_gbps'])}, GPU {gbps(g['bandwidth_average_gbps'])} Gb/s"
 
     if len(pairs) <= MOST_PAIRS:
         x = _Scale(0, high * 1.02, 250, RIGHT)
@@ -250,7 +255,13 @@ def host_and_gpu(host: list[dict], gpu: list[dict]) -> dict | None:
             )
         bottom = TOP + len(pairs) * 30
         return _chart(
-            kind="bars", rows=rows, x_ticks=x.ticks(), left=250, bottom=bottom, height=bottom + 44, note=note
+            kind="bars",
+            rows=rows,
+            x_ticks=x.ticks(),
+            left=250,
+            bottom=bottom,
+            height=bottom + 44,
+            note=note,
         )
     low = min(v for pair in both for v in pair)
     pad = max((high - low) * 0.06, high * 0.005)
@@ -311,7 +322,12 @@ def over_time(test: dict) -> dict | None:
             a = x(max(0.0, start - origin))
             b = x(min(last - origin, end + 1 - origin))
             bands.append(
-                {"x": a, "width": round(max(b - a, 1), 1), "label": entry["number"], "even": number % 2 == 0}
+                {
+                    "x": a,
+                    "width": round(max(b - a, 1), 1),
+                    "label": entry["number"],
+                    "even": number % 2 == 0,
+                }
             )
     wide = all(b["width"] > 16 for b in bands)
     return _chart(

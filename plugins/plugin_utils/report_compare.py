@@ -32,7 +32,9 @@ def read_baseline(text: str, name: str) -> dict:
     if not isinstance(version, str) or not isinstance(document.get("tests"), list):
         raise ValueError(f"{name} is not a results.json of this collection")
     if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
-        raise ValueError(f"{name} has schema version {version}, this collection reads {SCHEMA_VERSION}")
+        raise ValueError(
+            f"{name} has schema version {version}, this collection reads {SCHEMA_VERSION}"
+        )
     return document
 
 
@@ -122,9 +124,7 @@ def _test_state(test: dict | None) -> str:
     return f"{words} ({reason})" if reason else words
 
 
-def _links(
-    now: dict, before: dict, tolerance: float, told: set[str]
-) -> tuple[list[dict], int]:
+def _links(now: dict, before: dict, tolerance: float, told: set[str]) -> tuple[list[dict], int]:
     new, old = _by_key(now), _by_key(before)
     changes, same = [], 0
     for key in {**old, **new}:
@@ -241,11 +241,25 @@ def _findings(now: dict, before: dict, told: set[str]) -> list[dict]:
     for key, finding in new.items():
         if key not in old:
             words = f"new finding: {key}"
-            changes.append(_change("worse", "finding", key, finding.get("source"), None, finding.get("seen"), words))
+            changes.append(
+                _change(
+                    "worse", "finding", key, finding.get("source"), None, finding.get("seen"), words
+                )
+            )
     for key, finding in old.items():
         if key not in new:
             words = f"finding gone: {key}"
-            changes.append(_change("better", "finding", key, finding.get("source"), finding.get("seen"), None, words))
+            changes.append(
+                _change(
+                    "better",
+                    "finding",
+                    key,
+                    finding.get("source"),
+                    finding.get("seen"),
+                    None,
+                    words,
+                )
+            )
     return changes
 
 
@@ -253,7 +267,9 @@ def _finding_id(finding: dict) -> str:
     code = finding.get("code")
     if finding.get("localisation"):
         code = f"{finding['localisation']}: {code}"
-    where = {k: v for k, v in (finding.get("where") or {}).items() if k in ("node", "nodes", "rail")}
+    where = {
+        k: v for k, v in (finding.get("where") or {}).items() if k in ("node", "nodes", "rail")
+    }
     return f"{finding.get('source')}, {code}" + (f" ({place(where)})" if where else "")
 
 
@@ -261,7 +277,12 @@ def _parameters(now: dict, before: dict) -> list[dict]:
     """Parameters that differ: figures of runs with different ones may not be comparable."""
     old = {t.get("test"): t.get("parameters") or {} for t in before["tests"]}
     return [
-        {"test": test["test"], "name": name, "before": old[test["test"]][name], "now": test["parameters"][name]}
+        {
+            "test": test["test"],
+            "name": name,
+            "before": old[test["test"]][name],
+            "now": test["parameters"][name],
+        }
         for test in now["tests"]
         for name in _PARAMETERS
         if name in test["parameters"]

@@ -121,5 +121,3 @@ def _total(suite: ET.Element, started: str | None) -> None:
     suite.set("time", f"{sum(float(c.get('time', '0')) for c in cases):.3f}")
     if "timestamp" not in suite.attrib and started:
         suite.set("timestamp", started.rstrip("Z"))
-
-

@@ -46,7 +46,9 @@ def _badness(link: dict) -> tuple:
 
 def link_words(link: dict) -> str:
     """A link in one sentence, for a pointer, a keyboard and a screen reader."""
-    words = f"{link['client_node']} to {link['server_node']}, rail {link['rail']}: {link['verdict']}"
+    words = (
+        f"{link['client_node']} to {link['server_node']}, rail {link['rail']}: {link['verdict']}"
+    )
     if link["code"]:
         words += f" ({link['code']})"
     if link["bandwidth_average_gbps"] is not None:
@@ -112,13 +114,17 @@ def _label(group: list[str]) -> dict:
     return {"label": f"{first} … {last[same:]}"}
 
 
-def _cell(links: list[dict], row: dict, column: dict, grouped: bool, figures: bool, anchors: dict) -> dict:
+def _cell(
+    links: list[dict], row: dict, column: dict, grouped: bool, figures: bool, anchors: dict
+) -> dict:
     worst = max(links, key=_badness)
     step = step_of(worst)
     bad = sum(k["verdict"] != "passed" for k in links)
     text = _SIGNS[step]
     if grouped:
-        known = [k["bandwidth_average_gbps"] for k in links if k["bandwidth_average_gbps"] is not None]
+        known = [
+            k["bandwidth_average_gbps"] for k in links if k["bandwidth_average_gbps"] is not None
+        ]
         words = f"from {row['label']} to {column['label']}: {count(len(links), 'link')}, {len(links) - bad} passed"
         if known:
             words += f", slowest {gbps(min(known))} Gb/s"

@@ -22,12 +22,21 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.words import (
 
 # Not all of Markdown's punctuation: what cannot start markup inside a line stays readable in the raw text too.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])|(?<=[a-z])(://)|(@)(?=\w)")
-_MARKS = {"passed": "✅", "slow": "🐢", "failed": "❌", "skipped": "⏭️", "advice": "💡", "suspect": "❓"}
+_MARKS = {
+    "passed": "✅",
+    "slow": "🐢",
+    "failed": "❌",
+    "skipped": "⏭️",
+    "advice": "💡",
+    "suspect": "❓",
+}
 
 
 def escaped(text: object) -> str:
     """One line of text that Markdown shows as it is: no markup, no mention, no link, no table border."""
-    return _SPECIAL.sub(lambda m: f"\\{m[1]}" if m[1] else f"{m[2] or m[3]}\u200b", one_line(text, 800))
+    return _SPECIAL.sub(
+        lambda m: f"\\{m[1]}" if m[1] else f"{m[2] or m[3]}\u200b", one_line(text, 800)
+    )
 
 
 def to_markdown(document: dict) -> str:
@@ -60,7 +69,9 @@ def _findings(findings: list[dict]) -> list[str]:
             code = f"{finding['localisation']}: {code}"
         title = f"{escaped(finding['title'])}{f' ({escaped(spot)})' if spot else ''}"
         lines.append(f"- {mark} **{title}** `{one_line(code).replace(chr(96), chr(39))}`")
-        lines += [f"  - {k}: {escaped(finding[k])}" for k in ("seen", "cause", "remedy") if finding[k]]
+        lines += [
+            f"  - {k}: {escaped(finding[k])}" for k in ("seen", "cause", "remedy") if finding[k]
+        ]
     if len(findings) > MOST_FINDINGS:
         lines.append(f"- and {count(len(findings) - MOST_FINDINGS, 'more finding')}")
     return [*lines, ""]
@@ -76,7 +87,9 @@ def _tests(tests: list[dict]) -> list[str]:
     ]
     for test in tests:
         links = test["links"]
-        figures = [k["bandwidth_average_gbps"] for k in links if k["bandwidth_average_gbps"] is not None]
+        figures = [
+            k["bandwidth_average_gbps"] for k in links if k["bandwidth_average_gbps"] is not None
+        ]
         limits = sorted({k["threshold_gbps"] for k in links if k["threshold_gbps"] is not None})
         cells = [
             TITLES.get(test["test"], test["test"]),
@@ -91,7 +104,11 @@ def _tests(tests: list[dict]) -> list[str]:
         lines.append(f"| {' | '.join(str(c) for c in cells)} |")
     bad = [(t["test"], k) for t in tests for k in t["links"] if k["verdict"] != "passed"]
     if bad:
-        lines += ["", "| test | client → server | Gb/s | required | verdict |", "| --- | --- | ---: | ---: | --- |"]
+        lines += [
+            "",
+            "| test | client → server | Gb/s | required | verdict |",
+            "| --- | --- | ---: | ---: | --- |",
+        ]
         for test, link in bad[:MOST_BAD_LINKS]:
             code = f" ({escaped(link['code'])})" if link["code"] else ""
             lines.append(

@@ -34,7 +34,9 @@ def node_patches(report: dict, settings: dict) -> list[dict]:
         if settings["node_annotations"]:
             metadata["annotations"] = {
                 **verdicts,
-                **{f"{PREFIX}{test}-gbps": f"{figure:.1f}" for test, figure in node["gbps"].items()},
+                **{
+                    f"{PREFIX}{test}-gbps": f"{figure:.1f}" for test, figure in node["gbps"].items()
+                },
                 f"{PREFIX}run": report["result"]["run"],
                 f"{PREFIX}tested-at": report["ended"],
             }

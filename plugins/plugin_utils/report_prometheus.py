@@ -91,7 +91,11 @@ def _tests(text: _Text, tests: list[dict]) -> None:
     text.gauge(
         "fabric_test_verdict",
         "1 for the verdict of the test, 0 for the others.",
-        [({"test": t["test"], "verdict": v}, float(t["verdict"] == v)) for t in tests for v in VERDICTS],
+        [
+            ({"test": t["test"], "verdict": v}, float(t["verdict"] == v))
+            for t in tests
+            for v in VERDICTS
+        ],
     )
     durations = []
     for test in tests:

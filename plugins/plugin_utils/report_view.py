@@ -36,7 +36,7 @@ SIGNS = {
     "passed": "✓",
     "slow": "▾",
     "failed": "✕",
-    "skipped": "–",
+    "skipped": "\u2013",
     "advice": "i",
     "suspect": "?",
 }
@@ -115,11 +115,18 @@ def _cards(document: dict) -> list[dict]:
     for test in document["tests"]:
         links = test["links"]
         passed = sum(k["verdict"] == "passed" for k in links)
-        note = f"{passed} of {count(len(links), 'link')} passed" if links else "no link was measured"
+        note = (
+            f"{passed} of {count(len(links), 'link')} passed" if links else "no link was measured"
+        )
         if test["worst_gbps"] is not None:
             note += f"; slowest {gbps(test['worst_gbps'])} Gb/s"
         cards.append(
-            {"label": _title(test), "value": test["verdict"], "note": note, "verdict": test["verdict"]}
+            {
+                "label": _title(test),
+                "value": test["verdict"],
+                "note": note,
+                "verdict": test["verdict"],
+            }
         )
     if counts["nodes"]:
         states = Counter(n["verdict"] for n in document["nodes"])
@@ -173,7 +180,10 @@ def _findings(document: dict) -> list[dict]:
                 "seen": finding["seen"],
                 "lines": raw or ([finding["line"]] if finding["line"] else []),
                 "outputs": [
-                    {"label": link.replace(" -> ", " → "), "anchor": anchors[finding["source"], link]}
+                    {
+                        "label": link.replace(" -> ", " → "),
+                        "anchor": anchors[finding["source"], link],
+                    }
                     for link in (finding.get("links") or [])
                     if (finding["source"], link) in anchors
                 ][:4],
@@ -243,7 +253,9 @@ def _value(value: object) -> str:
 def _figures(test: dict) -> str:
     """The test in one sentence of figures."""
     figures = [
-        k["bandwidth_average_gbps"] for k in test["links"] if k["bandwidth_average_gbps"] is not None
+        k["bandwidth_average_gbps"]
+        for k in test["links"]
+        if k["bandwidth_average_gbps"] is not None
     ]
     if not figures:
         return ""
@@ -305,7 +317,9 @@ def _round(entry: dict) -> dict:
 def _equipment(endpoints: list[dict]) -> list[tuple[str, str]]:
     """Which line rates, firmware and tools there are, and how many of each: the odd one out is often the culprit."""
     kinds = {
-        "line rate": lambda e: None if e.get("line_rate_gbps") is None else f"{e['line_rate_gbps']:g} Gb/s",
+        "line rate": lambda e: (
+            None if e.get("line_rate_gbps") is None else f"{e['line_rate_gbps']:g} Gb/s"
+        ),
         "firmware": lambda e: e.get("fw_ver"),
         "link layer": lambda e: e.get("link_layer"),
         "interface MTU": lambda e: e.get("mtu"),

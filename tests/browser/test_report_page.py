@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -25,7 +26,8 @@ def test_no_error_and_no_request(case, scheme, show, keep_picture):
     requests = [
         message["params"]["request"]["url"]
         for entry in browser.get_log("performance")
-        if (message := json.loads(entry["message"])["message"])["method"] == "Network.requestWillBeSent"
+        if (message := json.loads(entry["message"])["message"])["method"]
+        == "Network.requestWillBeSent"
     ]
     assert [r for r in requests if not r.startswith(("file:", "data:", "about:"))] == []
 
@@ -60,7 +62,9 @@ def test_cells_of_the_map(case, cells, show):
 def test_hover_tells_the_figure(show):
     browser = show("slow_node")
     cell = browser.find_element(By.CSS_SELECTOR, "td.s2")
-    browser.execute_script("arguments[0].dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))", cell)
+    browser.execute_script(
+        "arguments[0].dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))", cell
+    )
     tip = browser.find_element(By.ID, "tip")
     assert tip.is_displayed()
     assert "slow (slow_link), 2" in tip.text
@@ -101,7 +105,9 @@ def test_the_wall_by_keyboard(show):
     first = browser.find_element(By.CSS_SELECTOR, ".wall li")
     browser.execute_script("arguments[0].focus()", first)
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    assert browser.switch_to.active_element.get_attribute("aria-label").startswith("gpu-node-2, rail 0: passed")
+    assert browser.switch_to.active_element.get_attribute("aria-label").startswith(
+        "gpu-node-2, rail 0: passed"
+    )
     assert words(browser, "#tip").startswith("gpu-node-2, rail 0: passed")
 
 
@@ -109,7 +115,10 @@ def test_raw_outputs_are_folded_and_open_from_a_finding(show):
     browser = show("failures")
     folded = browser.find_elements(By.CSS_SELECTOR, "details.output")
     assert folded and not any(d.get_attribute("open") for d in folded)
-    browser.execute_script("arguments[0].click()", browser.find_element(By.CSS_SELECTOR, ".finding a[href^='#output-']"))
+    browser.execute_script(
+        "arguments[0].click()",
+        browser.find_element(By.CSS_SELECTOR, ".finding a[href^='#output-']"),
+    )
     browser.execute_async_script("setTimeout(arguments[0], 100)")
     (opened,) = [d for d in folded if d.get_attribute("open")]
     assert "Couldn't allocate MR" in opened.text
@@ -119,8 +128,12 @@ def test_raw_outputs_are_folded_and_open_from_a_finding(show):
 def test_a_links_curve_can_be_chosen(show):
     browser = show("large")
     select = browser.find_element(By.CSS_SELECTOR, "select[data-curves=rdma]")
-    assert len(select.find_elements(By.TAG_NAME, "option")) == 995  # none, and the listed ones with a table
-    browser.execute_script("arguments[0].value = '0'; arguments[0].dispatchEvent(new Event('change'))", select)
+    assert (
+        len(select.find_elements(By.TAG_NAME, "option")) == 995
+    )  # none, and the listed ones with a table
+    browser.execute_script(
+        "arguments[0].value = '0'; arguments[0].dispatchEvent(new Event('change'))", select
+    )
     path = browser.find_element(By.ID, "chosen-rdma").get_attribute("d")
     assert path.count("L") == 22
 
@@ -128,7 +141,9 @@ def test_a_links_curve_can_be_chosen(show):
 def test_links_can_be_found(show):
     browser = show("sixteen")
     browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
-    browser.find_element(By.CSS_SELECTOR, "input[data-filter='rdma-good']").send_keys("gpu-node-16/2")
+    browser.find_element(By.CSS_SELECTOR, "input[data-filter='rdma-good']").send_keys(
+        "gpu-node-16/2"
+    )
     rows = browser.find_elements(By.CSS_SELECTOR, "#rdma-good tbody tr")
     shown = [r.text for r in rows if r.is_displayed()]
     assert 0 < len(shown) < 20
@@ -209,7 +224,7 @@ def test_names_and_roles(show):
     browser = show("slow_node")
     assert browser.execute_script("return document.documentElement.lang") == "en"
     levels = [int(h.tag_name[1]) for h in browser.find_elements(By.CSS_SELECTOR, "h1, h2, h3")]
-    assert levels[0] == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in itertools.pairwise(levels))
     for chart in browser.find_elements(By.CSS_SELECTOR, "svg.chart"):
         assert chart.get_attribute("role") == "img"
         assert chart.get_attribute("aria-label")

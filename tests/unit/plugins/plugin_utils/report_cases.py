@@ -18,13 +18,15 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_s
 
 from .engine_data import GPU_VARIABLES, VARIABLES
 
-STARTED = datetime.datetime(2026, 3, 2, 9, 30, tzinfo=datetime.timezone.utc)
+STARTED = datetime.datetime(2026, 3, 2, 9, 30, tzinfo=datetime.UTC)
 RULE = "-" * 87
 SCRIPT = "<script>alert('x')</script>"
 HOSTILE = f"{SCRIPT}\"'&`|*_{{{{ 1 + 1 }}}}</pre>\x1b[31m\x00\ud800"
 
 MEMLOCK = "Couldn't allocate MR\nfailed to create mr\nFailed to create MR\n Couldn't create IB resources\n"
-BROKEN = " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n"
+BROKEN = (
+    " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n"
+)
 PEER = "ethernet_read_keys: Couldn't read remote address\n Unable to read to socket/rdma_cm\n"
 
 
@@ -122,11 +124,15 @@ def _table(peak: float, server: bool, rng: random.Random) -> str:
         size = 2**n
         average = peak * size / (size + 6000) * (1 - 0.01 * rng.random())
         rate = average * 1e9 / 8 / size / 1e6
-        lines.append(f" {size:<10} 5000           {average * 1.003:.6f}         {average:.6f}           {rate:.6f}")
+        lines.append(
+            f" {size:<10} 5000           {average * 1.003:.6f}         {average:.6f}           {rate:.6f}"
+        )
     return "\n".join([*lines, RULE, ""])
 
 
-def _end(text: str, stderr: str, rc: int, clock: datetime.datetime, duration: float, outcome: str) -> dict:
+def _end(
+    text: str, stderr: str, rc: int, clock: datetime.datetime, duration: float, outcome: str
+) -> dict:
     return {
         "stdout": text,
         "stderr": stderr,
@@ -173,7 +179,9 @@ class Cluster:
         }
         order = list(self.names)
         for _ in range(self.passes):
-            for links in rounds.plan_rounds(sorted(ends, key=lambda e: order.index(e["node"])), test):
+            for links in rounds.plan_rounds(
+                sorted(ends, key=lambda e: order.index(e["node"])), test
+            ):
                 self._round(links, ends, test, state)
             self.rng.shuffle(order)
         for links in rounds.plan_retests(state["links"], ends, test):
@@ -210,7 +218,14 @@ class Cluster:
             words = self.failing.get(end["node"])
             if words:
                 broken = _end("", words, 1, self.clock, 0.4, "completed")
-                fine = _end(_banner(other, end, test, role == "client")[:700], PEER, 1, self.clock, 0.6, "completed")
+                fine = _end(
+                    _banner(other, end, test, role == "client")[:700],
+                    PEER,
+                    1,
+                    self.clock,
+                    0.6,
+                    "completed",
+                )
                 return {role: broken, "client" if role == "server" else "server": fine}
         factor = min(self.slow_nodes.get(e["node"], 1.0) for e in (server, client))
         factor = min(factor, self.slow_paths.get((client["node"], server["node"]), 1.0))
@@ -251,10 +266,23 @@ def readiness(names: list[str], failing: bool = False) -> dict:
         check("api", "The API server answers", seen="Kubernetes v1.34.1"),
         check("permissions", "The tests are allowed to do what they do"),
         check("operator", "The Network Operator runs", seen="network-operator 26.7.0, 1 pod Ready"),
-        check("policy", "NicClusterPolicy is ready", seen="nic-cluster-policy: ready, 7 components ready"),
-        check("rdma", "RDMA resources are allocatable on every node", seen=f"rdma/rdma_shared_device_a on {len(names)} nodes"),
+        check(
+            "policy",
+            "NicClusterPolicy is ready",
+            seen="nic-cluster-policy: ready, 7 components ready",
+        ),
+        check(
+            "rdma",
+            "RDMA resources are allocatable on every node",
+            seen=f"rdma/rdma_shared_device_a on {len(names)} nodes",
+        ),
         check("networks", "The secondary networks are there", seen="default/rdma-net-ipam"),
-        check("sriov", "SR-IOV virtual functions are there", "skipped", seen="no SR-IOV network is used"),
+        check(
+            "sriov",
+            "SR-IOV virtual functions are there",
+            "skipped",
+            seen="no SR-IOV network is used",
+        ),
         check(
             "leftovers",
             "Nothing is left of earlier runs",
@@ -284,7 +312,13 @@ def readiness(names: list[str], failing: bool = False) -> dict:
         "tests": {"rdma": not failing, "gpudirect": not failing},
         "checks": checks,
         "nodes": [
-            {"name": n, "fit": True, "reasons": [], "rdma": {"rdma/rdma_shared_device_a": 63}, "gpu": 8}
+            {
+                "name": n,
+                "fit": True,
+                "reasons": [],
+                "rdma": {"rdma/rdma_shared_device_a": 63},
+                "gpu": 8,
+            }
             for n in names
         ],
         "cluster": {"version": "v1.34.1", "openshift": False, "gpu_memory_path": "peermem"},
@@ -302,7 +336,15 @@ def results(nodes=2, rails=1, gpu=True, passes=1, names=None, not_ready=False, *
         later = STARTED + datetime.timedelta(minutes=12)
         tests.append(
             Cluster(
-                nodes, rails, "cuda", passes, 2, names, host_passed=True, started=later, **{**faults, **gpu_faults}
+                nodes,
+                rails,
+                "cuda",
+                passes,
+                2,
+                names,
+                host_passed=True,
+                started=later,
+                **{**faults, **gpu_faults},
             ).run()
         )
     elif gpu:

@@ -206,7 +206,11 @@ def test_the_data_of_the_page_cannot_end_its_element():
     ("case", "nodes", "cells"), [("two", 2, 2), ("slow_node", 16, 38), ("sixteen", 16, 192)]
 )
 def test_the_map_has_a_cell_for_each_link(case, nodes, cells):
-    first = next(i for i, (t, _a) in enumerate(page(case).elements) if t == "section" and _a["aria-labelledby"] == "rdma")
+    first = next(
+        i
+        for i, (t, _a) in enumerate(page(case).elements)
+        if t == "section" and _a["aria-labelledby"] == "rdma"
+    )
     section = []
     for tag, attributes in page(case).elements[first + 1 :]:
         if tag == "section":

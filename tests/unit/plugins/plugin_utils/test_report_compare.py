@@ -24,7 +24,13 @@ def changed(case: str, change) -> dict:
 def test_nothing_changed():
     result = compare(document("sixteen"), document("sixteen"), 5)
     assert result["changes"] == []
-    assert result["counts"] == {"worse": 0, "vanished": 0, "better": 0, "appeared": 0, "unchanged": 384}
+    assert result["counts"] == {
+        "worse": 0,
+        "vanished": 0,
+        "better": 0,
+        "appeared": 0,
+        "unchanged": 384,
+    }
     assert result["sentence"].endswith(": 384 unchanged")
 
 
@@ -40,7 +46,9 @@ def test_figures_that_move_more_than_the_tolerance(factor, change):
     assert [c["change"] for c in changes] == ([change] if change else [])
     if change:
         assert changes[0]["difference_percent"] == pytest.approx((factor - 1) * 100, abs=0.02)
-        assert changes[0]["words"].startswith("rdma, rail 0: gpu-node-2 to gpu-node-1 got " + change)
+        assert changes[0]["words"].startswith(
+            "rdma, rail 0: gpu-node-2 to gpu-node-1 got " + change
+        )
 
 
 def test_a_verdict_counts_whatever_the_figure():
@@ -57,13 +65,21 @@ def test_links_that_vanish_and_appear():
         link["server_node"] = "gpu-node-9"
 
     changes = changed("slow_node", other)["changes"]
-    assert [(c["change"], c["kind"]) for c in changes] == [("vanished", "link"), ("appeared", "link")]
+    assert [(c["change"], c["kind"]) for c in changes] == [
+        ("vanished", "link"),
+        ("appeared", "link"),
+    ]
 
 
 def test_a_test_that_was_not_run_is_one_change():
     result = compare(document("two_slow"), document("two"), 5)
     kinds = [(c["change"], c["kind"]) for c in result["changes"]]
-    assert kinds == [("worse", "finding"), ("worse", "link"), ("worse", "link"), ("vanished", "test")]
+    assert kinds == [
+        ("worse", "finding"),
+        ("worse", "link"),
+        ("worse", "link"),
+        ("vanished", "test"),
+    ]
     back = compare(document("two"), document("two_slow"), 5)
     assert [(c["change"], c["kind"]) for c in back["changes"]] == [
         ("better", "finding"),
@@ -85,7 +101,9 @@ def test_parameters_that_differ_are_told():
     def change(now):
         now["tests"][0]["parameters"]["qps"] = 4
 
-    assert changed("two", change)["parameters"] == [{"test": "rdma", "name": "qps", "before": 1, "now": 4}]
+    assert changed("two", change)["parameters"] == [
+        {"test": "rdma", "name": "qps", "before": 1, "now": 4}
+    ]
 
 
 def test_the_worst_comes_first():
@@ -101,7 +119,10 @@ def test_the_worst_comes_first():
         ("no", "old.json is not JSON"),
         ("[]", "old.json is not a results.json"),
         ('{"schema_version": "1.0"}', "old.json is not a results.json"),
-        ('{"schema_version": "2.0", "tests": []}', "old.json has schema version 2.0, this collection reads 1.0"),
+        (
+            '{"schema_version": "2.0", "tests": []}',
+            "old.json has schema version 2.0, this collection reads 1.0",
+        ),
     ],
 )
 def test_what_is_no_baseline(text, words):

@@ -59,7 +59,9 @@ def test_junit_fails_where_readiness_was_not_judged():
 @pytest.mark.parametrize("case", CASES)
 def test_prometheus_client_reads_it(case):
     parser = pytest.importorskip("prometheus_client.parser")
-    families = {f.name: f for f in parser.text_string_to_metric_families(made(case)["files"]["fabric.prom"])}
+    families = {
+        f.name: f for f in parser.text_string_to_metric_families(made(case)["files"]["fabric.prom"])
+    }
     assert families["fabric_validation_fit"].samples[0].value == document(case)["answer"]["fit"]
     for family in families.values():
         assert family.type == "gauge"
@@ -91,7 +93,9 @@ def test_prometheus_units_and_labels():
     )
     gbps = links["gpu-node-2"]["bandwidth_average_gbps"]
     assert int(found[1]) == round(gbps * 1e9 / 8)
-    assert re.search(r"^fabric_link_threshold_bytes_per_second\{.*\} 45000000000$", text, re.MULTILINE)
+    assert re.search(
+        r"^fabric_link_threshold_bytes_per_second\{.*\} 45000000000$", text, re.MULTILINE
+    )
 
 
 def test_prometheus_series_are_bounded():
@@ -102,7 +106,17 @@ def test_prometheus_series_are_bounded():
     # what did not pass is never among those left out
     assert len(re.findall(r"^fabric_link_passed\{.*\} 0$", text, re.MULTILINE)) == 13
     labels = set(re.findall(r'[{,](\w+)="', text))
-    assert labels <= {"run", "version", "status", "test", "verdict", "node", "rail", "server", "client"}
+    assert labels <= {
+        "run",
+        "version",
+        "status",
+        "test",
+        "verdict",
+        "node",
+        "rail",
+        "server",
+        "client",
+    }
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -112,7 +126,9 @@ def test_markdown_is_short_and_says_it_first(case):
     assert text.startswith("# ✅ Fit for training" if fit else "# ❌ Not fit for training")
     assert len(text) < 20_000
     for block in re.split(r"\n\n", text):
-        columns = {len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines() if row.startswith("|")}
+        columns = {
+            len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines() if row.startswith("|")
+        }
         assert len(columns) <= 1
 
 
@@ -134,9 +150,14 @@ def test_markdown_escapes(text, shown):
 
 def test_markdown_of_a_comparison():
     before = made("two")["files"]["results.json"]
-    result = report.make_report(facts("two_slow"), {**SETTINGS, "baseline": "old.json"}, {**CONTEXT, "baseline": before})
+    result = report.make_report(
+        facts("two_slow"), {**SETTINGS, "baseline": "old.json"}, {**CONTEXT, "baseline": before}
+    )
     assert "## Changes" in result["files"]["summary.md"]
-    assert "got worse: passed 386.5 Gb/s, now slow 208.7 Gb/s (-46.0 %)" in result["files"]["summary.md"]
+    assert (
+        "got worse: passed 386.5 Gb/s, now slow 208.7 Gb/s (-46.0 %)"
+        in result["files"]["summary.md"]
+    )
     assert "Changes since run" in result["files"]["report.html"]
     assert any(line.startswith("Compared with run") for line in result["lines"])
     assert result["result"]["changes"]["worse"] == 3

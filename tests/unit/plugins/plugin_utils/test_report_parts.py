@@ -25,7 +25,12 @@ def test_rounds_are_those_that_ran():
         assert sum(sizes) == len(test["links"])
         assert max(sizes) == 8
         for entry in test["rounds"]:
-            nodes = [n for k in test["links"] if k["id"] in entry["links"] for n in (k["server_node"], k["client_node"])]
+            nodes = [
+                n
+                for k in test["links"]
+                if k["id"] in entry["links"]
+                for n in (k["server_node"], k["client_node"])
+            ]
             assert len(nodes) == len(set(nodes))
 
 
@@ -45,13 +50,22 @@ def of(case: str) -> dict[str, str]:
 
 def test_a_node_is_not_blamed_for_its_partner():
     assert {n: v for n, v in of("slow_node").items() if v != "passed"} == {"gpu-node-3": "slow"}
-    assert {n: v for n, v in of("failures").items() if v != "passed"} == {"gpu-node-5": "failed", "gpu-node-9": "failed"}
+    assert {n: v for n, v in of("failures").items() if v != "passed"} == {
+        "gpu-node-5": "failed",
+        "gpu-node-9": "failed",
+    }
     assert set(of("bad_path").values()) == {"passed"}
     assert set(of("two_slow").values()) == {"suspect"}
 
 
 def test_a_node_that_was_not_measured_did_not_pass():
-    test = {"test": "rdma", "nodes": ["a", "b"], "skipped": [{"node": "c"}], "links": [], "findings": []}
+    test = {
+        "test": "rdma",
+        "nodes": ["a", "b"],
+        "skipped": [{"node": "c"}],
+        "links": [],
+        "findings": [],
+    }
     assert {n["verdict"] for n in judge_nodes([test])} == {"skipped"}
 
 
@@ -70,7 +84,11 @@ def test_a_whole_rail_can_be_to_blame():
         ("formats", {"json": 1}, "report_formats="),
         ("dir", 7, "report_dir=7: it must be a text"),
         ("baseline", ["x"], "report_baseline="),
-        ("baseline_tolerance", "much", "report_baseline_tolerance='much': it must be a number from 0 to 100"),
+        (
+            "baseline_tolerance",
+            "much",
+            "report_baseline_tolerance='much': it must be a number from 0 to 100",
+        ),
         ("baseline_tolerance", 101, "report_baseline_tolerance=101"),
         ("node_labels", "maybe", "report_node_labels='maybe': it must be true or false"),
         ("event", 2, "report_event=2"),
@@ -85,7 +103,12 @@ def test_settings_that_cannot_be_used_fall_back(name, value, words):
 
 def test_settings_convert_what_extra_vars_bring():
     settings, problems = report_settings.make_settings(
-        {"baseline_tolerance": "7.5", "event": "yes", "node_labels": "False", "formats": "html,json"}
+        {
+            "baseline_tolerance": "7.5",
+            "event": "yes",
+            "node_labels": "False",
+            "formats": "html,json",
+        }
     )
     assert problems == []
     assert settings["tolerance_percent"] == 7.5
@@ -94,7 +117,13 @@ def test_settings_convert_what_extra_vars_bring():
 
 
 def marks(case: str, **asked) -> list[dict]:
-    settings = {"node_annotations": False, "node_labels": False, "event": False, "event_namespace": "default", **asked}
+    settings = {
+        "node_annotations": False,
+        "node_labels": False,
+        "event": False,
+        "event_namespace": "default",
+        **asked,
+    }
     return report_marks.manifests(made(case), settings)
 
 
@@ -103,7 +132,10 @@ def test_no_marks_unless_asked_for():
 
 
 def test_marks_on_nodes():
-    patches = {m["metadata"]["name"]: m for m in marks("slow_node", node_annotations=True, node_labels=True)}
+    patches = {
+        m["metadata"]["name"]: m
+        for m in marks("slow_node", node_annotations=True, node_labels=True)
+    }
     assert len(patches) == 16
     slow = patches["gpu-node-3"]
     assert slow["metadata"]["labels"] == {"fabric.k8si.io/rdma": "slow"}
@@ -119,7 +151,10 @@ def test_labels_only():
     assert all(set(m["metadata"]) == {"name", "labels"} for m in marks("two", node_labels=True))
 
 
-@pytest.mark.parametrize(("case", "kind", "reason"), [("two", "Normal", "FabricFit"), ("large", "Warning", "FabricNotFit")])
+@pytest.mark.parametrize(
+    ("case", "kind", "reason"),
+    [("two", "Normal", "FabricFit"), ("large", "Warning", "FabricNotFit")],
+)
 def test_event(case, kind, reason):
     (event,) = marks(case, event=True, event_namespace="tests")
     assert (event["type"], event["reason"]) == (kind, reason)
@@ -154,11 +189,14 @@ def test_groups_of_the_map():
     assert only["rows"][0]["label"] == "n1 … n7"
     cell = only["rows"][0]["cells"][21]
     assert (cell["step"], cell["text"]) == ("f", "✕")
-    assert cell["words"].startswith("from n1 … n7 to n148 … n154: 1 link, 0 passed; worst: n7 to n150")
+    assert cell["words"].startswith(
+        "from n1 … n7 to n148 … n154: 1 link, 0 passed; worst: n7 to n150"
+    )
 
 
 @pytest.mark.parametrize(
-    ("extent", "about", "step"), [(100, 10, 10), (7, 5, 2), (0.3, 6, 0.05), (0, 5, 1), (1e6, 4, 500_000)]
+    ("extent", "about", "step"),
+    [(100, 10, 10), (7, 5, 2), (0.3, 6, 0.05), (0, 5, 1), (1e6, 4, 500_000)],
 )
 def test_nice_steps(extent, about, step):
     assert report_charts.nice_step(extent, about) == pytest.approx(step)
@@ -218,14 +256,24 @@ def test_outputs_share_a_budget():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("a\x1b[1mb", "a\\x1b[1mb"), ("a\r\nb\rc", "a\nb\nc"), ("\x00\x85", "\\x00\\x85"), ("\ud800", "?"), ("é\t✓", "é\t✓")],
+    [
+        ("a\x1b[1mb", "a\\x1b[1mb"),
+        ("a\r\nb\rc", "a\nb\nc"),
+        ("\x00\x85", "\\x00\\x85"),
+        ("\ud800", "?"),
+        ("é\t✓", "é\t✓"),
+    ],
 )
 def test_visible(value, shown):
     assert report_text.visible(value) == shown
 
 
 def test_plain():
-    value = {1: (float("nan"), float("-inf"), {"x"}), "b": "\udfff", "c": [True, None, 3, 2.5, object]}
+    value = {
+        1: (float("nan"), float("-inf"), {"x"}),
+        "b": "\udfff",
+        "c": [True, None, 3, 2.5, object],
+    }
     result = report_text.plain(value)
     assert result["1"] == [None, None, ["x"]]
     assert result["b"] == "?"
@@ -234,7 +282,15 @@ def test_plain():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, "-"), (0.4, "0 s"), (59, "59 s"), (60, "1 min"), (200, "3 min 20 s"), (3600, "1 h"), (7500, "2 h 5 min")],
+    [
+        (None, "-"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+    ],
 )
 def test_duration(seconds, words):
     assert report_text.duration(seconds) == words

@@ -9,7 +9,14 @@ from . import report_cases
 from .engine_data import link
 from .test_report import facts
 
-NOTHING = {"passed": False, "verdict": "skipped", "test": "gpudirect", "links": [], "skipped": [], "findings": []}
+NOTHING = {
+    "passed": False,
+    "verdict": "skipped",
+    "test": "gpudirect",
+    "links": [],
+    "skipped": [],
+    "findings": [],
+}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +28,10 @@ NOTHING = {"passed": False, "verdict": "skipped", "test": "gpudirect", "links": 
         ({"kind": "Node", "namespace": None, "name": "a", "nodes": ["a"]}, "Node a"),
         ({"kind": "Pod", "namespace": "ns", "name": "p", "nodes": ["a"]}, "Pod ns/p, nodes a"),
         ({"namespace": "ns"}, "namespace ns"),
-        ({"nodes": [f"n{i}" for i in range(12)]}, "nodes n0, n1, n2, n3, n4, n5, n6, n7 and 4 more"),
+        (
+            {"nodes": [f"n{i}" for i in range(12)]},
+            "nodes n0, n1, n2, n3, n4, n5, n6, n7 and 4 more",
+        ),
         ({"pod": "x\ny"}, "pod x y"),
     ],
 )
@@ -32,8 +42,16 @@ def test_place(where, text):
 def test_a_finding_is_explained_whole():
     result = facts("slow_node")["tests"][0]
     text = words.explain_result(result)
-    assert text.startswith("RDMA, host memory: slow (slow_link)\n[bad_node: slow_link] The link is slower")
-    for part in ("(node gpu-node-3, rail 0)", "required 360 Gb/s", "  cause:  ", "  remedy: ", "  more:   "):
+    assert text.startswith(
+        "RDMA, host memory: slow (slow_link)\n[bad_node: slow_link] The link is slower"
+    )
+    for part in (
+        "(node gpu-node-3, rail 0)",
+        "required 360 Gb/s",
+        "  cause:  ",
+        "  remedy: ",
+        "  more:   ",
+    ):
         assert part in text
 
 
@@ -80,7 +98,10 @@ def test_a_long_table_shows_what_matters():
 
 
 def test_skipped_nodes_are_told():
-    test = {**facts("two")["tests"][0], "skipped": [{"node": f"n{i}", "reason": "cordoned"} for i in range(14)]}
+    test = {
+        **facts("two")["tests"][0],
+        "skipped": [{"node": f"n{i}", "reason": "cordoned"} for i in range(14)],
+    }
     lines = words.summary(None, [test])
     assert "  node n0 was not tested: cordoned" in lines
     assert "  and 4 more nodes not tested" in lines
@@ -99,7 +120,10 @@ def test_skipped_nodes_are_told():
             "readiness is not proven, 1 check could not be judged",
         ),
         (
-            {"passed": False, "checks": [{"status": "failed", "seen": s, "title": "x"} for s in "ab"]},
+            {
+                "passed": False,
+                "checks": [{"status": "failed", "seen": s, "title": "x"} for s in "ab"],
+            },
             [],
             False,
             "2 readiness checks failed, the first: a",
@@ -117,4 +141,6 @@ def test_a_skipped_test_beside_a_passed_one_is_not_fit():
 def test_the_summary_ends_with_the_answer():
     assert words.summary(None, [])[-1] == "NOT FIT: nothing was measured"
     two = facts("two")
-    assert words.summary(two["readiness"], two["tests"])[-1].startswith("FIT: all of 4 links passed")
+    assert words.summary(two["readiness"], two["tests"])[-1].startswith(
+        "FIT: all of 4 links passed"
+    )
