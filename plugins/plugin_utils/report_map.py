@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node × node map of a test, one for each rail: who sends to whom, how fast, with which verdict. Pure."""
+"""The node by node map of a test, one for each rail: who sends to whom, how fast, with which verdict. Pure."""
 
 from __future__ import annotations
 
