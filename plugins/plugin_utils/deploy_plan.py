@@ -8,9 +8,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import deploy_addresses as addresses
-from .deploy_objects import BY_KIND, KINDS, Object, is_ours, key_of, render, told
+from .deploy_objects import BY_KIND, KINDS, NV_IPAM, SRIOV, Object, is_ours, key_of, render, told
 
 Settings = Mapping[str, Any]
+
+
+def reads(settings: Settings) -> list[dict[str, str]]:
+    """What is to be read before anything is decided: [{api_version, kind, namespace}], namespace "" for everywhere.
+
+    IPPools everywhere, because those of others must not overlap; the SR-IOV kinds only where the operator looks for them.
+    """
+    out = [
+        {
+            "api_version": kind.api_version,
+            "kind": kind.kind,
+            "namespace": settings["sriov_namespace"] if kind.api_version == SRIOV else "",
+        }
+        for kind in KINDS
+    ]
+    if settings["state"] == "present":
+        for api_version, kind in (("v1", "Node"), ("v1", "Namespace"), (NV_IPAM, "CIDRPool")):
+            out.append({"api_version": api_version, "kind": kind, "namespace": ""})
+    return out
 
 
 def cluster_of(reads: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -27,22 +46,26 @@ def cluster_of(reads: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def plan(settings: Settings, reads: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def plan(
+    settings: Settings, reads: Iterable[Mapping[str, Any]], check_mode: bool = False
+) -> dict[str, Any]:
     """Compares the deployment with the cluster.
 
     Args:
         settings: from :func:`deploy_settings.make_settings`.
-        reads: results of reading every kind of :data:`deploy_objects.KINDS`, Node, CIDRPool and Namespace.
+        reads: results of reading what :func:`reads` names.
+        check_mode: nothing is made, so an operator that would be installed is not there yet, and that is no problem.
 
     Returns:
-        {objects: [{definition, action, told}], stale: [definition], problems: [sentence], nodes: count}. An action is `create`,
-        `update` or `adopt` (somebody else's object, of which only the sections rendered here are changed). With problems,
-        nothing must be sent.
+        {objects: [{definition, action, known, told}], stale: [definition], problems: [sentence], nodes: count}. An action is `create`,
+        `update` or `adopt` (somebody else's object, of which only the sections rendered here are changed); `known` tells whether
+        the API server knows the kind. With problems, nothing must be sent.
     """
     cluster = cluster_of(reads)
     problems = []
     desired = render(settings)
-    problems += _missing_kinds(desired, cluster)
+    if not (check_mode and settings["operator"]["install"]):
+        problems += _missing_kinds(desired, cluster)
     nodes = [
         node for node in _items(cluster, "Node") if _has_labels(node, settings["node_selector"])
     ]
@@ -61,7 +84,10 @@ def plan(settings: Settings, reads: Iterable[Mapping[str, Any]]) -> dict[str, An
             definition = _without_labels(definition)
             if not settings["adopt"]:
                 problems.append(_foreign(item, definition))
-        objects.append({"definition": definition, "action": action, "told": told(definition)})
+        known = cluster.get(definition["kind"], {}).get("known", True)
+        objects.append(
+            {"definition": definition, "action": action, "known": known, "told": told(definition)}
+        )
     wanted = {key_of(definition) for definition in desired}
     stale = [item for key, item in present.items() if is_ours(item) and key not in wanted]
     return {

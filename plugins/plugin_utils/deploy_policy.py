@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .deploy_addresses import match
-from .deploy_settings import NFD_LABEL
+from .deploy_settings import NFD_LABEL, merge
 from .deploy_types import TYPES
 from .deploy_versions import COMPONENTS
 
@@ -66,16 +66,6 @@ def _put(spec: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for key in path[:-1]:
         spec = spec.setdefault(key, {})
     spec[path[-1]] = value
-
-
-def merge(base: Any, over: Any) -> Any:
-    """`over` laid on `base`: dictionaries key by key, everything else replaced. Neither is changed."""
-    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
-        return over
-    out = dict(base)
-    for key, value in over.items():
-        out[key] = merge(base[key], value) if key in base else value
-    return out
 
 
 def _shared_config(settings: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .deploy_networks import network_kind, pools
-from .deploy_objects import POLICY_NAME
+from .deploy_objects import BY_KIND, MELLANOX, NV_IPAM, POLICY_NAME, SRIOV
 from .deploy_policy import components
 from .deploy_versions import COMPONENTS
 
@@ -268,10 +268,24 @@ _PHASES: dict[str, Callable[[list[Item], Settings, Item, float], dict[str, Any]]
 }
 
 
-def phases(settings: Settings) -> list[str]:
-    """The phases of a deployment, in their order; one without anything to wait for is not among them."""
-    out = ["policy"] if components(settings) else []
-    out += ["pools"] if settings["ipam"] == "nv-ipam" else []
-    out += ["sriov_nodes"] if settings["network_type"] == "sriov" else []
-    out += ["networks", "attachments"] if network_kind(settings) else []
-    return [*out, "resources"]
+def phases(settings: Settings) -> list[dict[str, str]]:
+    """What is waited for, in order: [{phase, api_version, kind, namespace}], namespace "" for everywhere.
+
+    A phase without anything to wait for is not among them.
+    """
+    kind = network_kind(settings)
+    sriov = settings["sriov_namespace"]
+    out = []
+    if components(settings):
+        out.append(("policy", MELLANOX, "NicClusterPolicy", ""))
+    if settings["ipam"] == "nv-ipam":
+        out.append(("pools", NV_IPAM, "IPPool", settings["operator_namespace"]))
+    if settings["network_type"] == "sriov":
+        out.append(("sriov_nodes", SRIOV, "SriovNetworkNodeState", sriov))
+    if kind:
+        out.append(("networks", BY_KIND[kind].api_version, kind, sriov if "Sriov" in kind else ""))
+        out.append(("attachments", "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", ""))
+    out.append(("resources", "v1", "Node", ""))
+    return [
+        dict(zip(("phase", "api_version", "kind", "namespace"), row, strict=True)) for row in out
+    ]

@@ -51,6 +51,7 @@ def make_settings(variables: Mapping[str, Any]) -> Settings:
     )
     if settings["state"] == "absent":
         return settings
+    settings["operator"] = _operator(v)
     kind = v.choice("network_type", list(TYPES))
     network_type = TYPES[kind]
     link_layer = _link_layer(v, kind)
@@ -72,6 +73,9 @@ def make_settings(variables: Mapping[str, Any]) -> Settings:
         "image_pull_secrets": v.texts("image_pull_secrets", NAME, _NAME_FORM),
         "nic_cluster_policy_overrides": _overrides(v),
     }
+    if settings["operator"]["install"] and kind == "sriov":
+        given = settings["operator"]["values"]
+        settings["operator"]["values"] = merge({"sriovNetworkOperator": {"enabled": True}}, given)
     # what the cluster has is not known yet: two nodes are the least that can be tested
     addresses.check_sizes(
         settings["rails"],
@@ -79,6 +83,16 @@ def make_settings(variables: Mapping[str, Any]) -> Settings:
         f"deploy_minimum_nodes={settings['minimum_nodes']}",
     )
     return settings
+
+
+def merge(base: Any, over: Any) -> Any:
+    """`over` laid on `base`: dictionaries key by key, everything else replaced. Neither is changed."""
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return over
+    out = dict(base)
+    for key, value in over.items():
+        out[key] = merge(base[key], value) if key in base else value
+    return out
 
 
 def _link_layer(v: Values, kind: str) -> str:
@@ -132,6 +146,21 @@ def _overrides(v: Values) -> dict[str, Any]:
                 f"it is merged into the policy's spec, so {key} has no place there; begin with fields like ofedDriver",
             )
     return overrides
+
+
+def _operator(v: Values) -> dict[str, Any]:
+    """The installation of the operator; {install: False} without."""
+    if not v.boolean("install_operator"):
+        return {"install": False}
+    return {
+        "install": True,
+        "release": v.text("operator_release", NAME, _NAME_FORM),
+        "chart": v.text("operator_chart"),
+        "repo": v.optional_text("operator_chart_repo"),
+        "version": v.text("operator_chart_version"),
+        "values": v.mapping("operator_values"),
+        "helm": v.text("helm_binary"),
+    }
 
 
 def variables_for_tests(settings: Settings) -> dict[str, Any]:
