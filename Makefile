@@ -24,7 +24,7 @@ $(BUILD)/env.done: requirements-dev.txt tests/bootstrap.py
 # make demo FAULT=slow_node breaks something first; make demo FAULT=list names the faults
 .PHONY: demo
 demo: env
-	@FAULT=$(FAULT) NODES=$(NODES) tests/demo.sh
+	@FAULT=$(FAULT) NODES=$(NODES) bash tests/demo.sh
 
 # Everything: lint, sanity, unit, integration and the role scenarios on the simulated cluster
 .PHONY: test
@@ -52,14 +52,24 @@ tree: env
 	@ln -s $(COLLECTIONS)/ansible_collections/kubernetes $(TREE)/kubernetes
 	@cd $(TREE)/k8si/fabric && git init -q . && git add -A
 
+# ansible-test keeps its environments under HOME, and wants a script there that it would download from elsewhere than PyPI
+TEST_HOME := $(CURDIR)/$(BUILD)/home
+ANSIBLE_TEST := cd $(TREE)/k8si/fabric && HOME=$(TEST_HOME) ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/$(BUILD)/tree ansible-test
+PYTHON_VERSION = $$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+$(TEST_HOME)/.done: env tests/get_pip.py
+	@mkdir -p $(TEST_HOME)/.ansible/test/cache
+	@version=$$(sed -n "s/^ *pip='\(.*\)',/\1/p" $(VENV)/lib/python*/site-packages/ansible_test/_internal/python_requirements.py) && \
+	  cp tests/get_pip.py $(TEST_HOME)/.ansible/test/cache/get_pip_$${version//./_}.py
+	@touch $@
+
 .PHONY: sanity
-sanity: tree
-	cd $(TREE)/k8si/fabric && ansible-test sanity --local --python $$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])') --color no
-	cd $(TREE)/k8si/fabric && ansible-test units --local --color no
+sanity: tree $(TEST_HOME)/.done
+	$(ANSIBLE_TEST) sanity --local --python $(PYTHON_VERSION) --color no
+	$(ANSIBLE_TEST) units --local --python $(PYTHON_VERSION) --color no
 
 .PHONY: integration
-integration: tree
-	cd $(TREE)/k8si/fabric && ansible-test integration --local --color no
+integration: tree $(TEST_HOME)/.done
+	$(ANSIBLE_TEST) integration --local --python $(PYTHON_VERSION) --color no
 
 .PHONY: molecule
 molecule: env

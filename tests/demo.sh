@@ -1,5 +1,4 @@
-#!/bin/bash
-# make demo: the whole validation on a simulated cluster of eight nodes.
+# bash tests/demo.sh, by way of `make demo`: the whole validation on a simulated cluster of eight nodes.
 #   FAULT=slow_node    break something first; FAULT=list names the faults
 #   NODES=8            size of the cluster
 # Ends with the exit code of the validation: 0 when the network is fit, not 0 when it is not.

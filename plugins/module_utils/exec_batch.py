@@ -65,6 +65,7 @@ _MARK = re.compile(rb"\001(?:pid:(\d+)|nofile)\001")
 _MARK_LIMIT = 64 * 1024
 _CHUNK = 64 * 1024
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
+_POD_GONE = ("pod_not_found", "pod_not_running")
 
 
 def start_command(command) -> list:
@@ -154,6 +155,7 @@ class _Attempt:
     signalled: bool = False
     in_pod: str = ""  # what became of the process, in words
     process_ended: bool = False
+    pod_gone: bool = False
     searched: dict = field(default_factory=dict)
 
     @property
@@ -167,6 +169,7 @@ class _Sent:
 
     failure: str | None = None
     gone: bool = False
+    pod_gone: bool = False
 
 
 class _Run:
@@ -224,6 +227,7 @@ class Batch:
         self._kill_after = self.settings.kill_after
         self._grace = self.settings.grace
         self._pongs = False
+        self._interrupted = False
         self.answered = False  # whether the API server ever answered anything
         self._followers: dict = {}
         for run in self._runs.values():
@@ -249,12 +253,22 @@ class Batch:
             threading.stack_size(stack)
         while self._left and not self._all_over.wait(0.5):
             pass
-        return [run.result for run in self._runs.values()]
+        return self.results()
+
+    def results(self) -> list:
+        """The results so far, in the order of the items; those under way are `lost`."""
+        return [run.result or self._interim(run) for run in self._runs.values()]
+
+    def _interim(self, run: _Run) -> dict:
+        kind = LOST if run.attempts else NOT_STARTED
+        message = f"{run.where}: the task was interrupted and this item did not end in time"
+        return self._result(run, _end(kind, "interrupted", message))
 
     def interrupt(self, budget: float = 3.0) -> int:
         """End what runs in the pods, within `budget` seconds. Returns how many items were still under way."""
         self._kill_after = min(self._kill_after, budget / 3)
         self._grace = min(self._grace, budget / 3)
+        self._interrupted = True
         under_way = [run for run in self._runs.values() if not run.over]
         for run in under_way:
             self._stop(run, "interrupted")
@@ -281,13 +295,13 @@ class Batch:
     def _wait_for_turn(self, run: _Run) -> Trouble | None:
         after = run.item.start_after
         if after is None:
-            return self._stopped_early(run) if run.stopping.is_set() else None
+            return self._stopped_early(run) if self._is_stopped(run) else None
         other = self._runs[after.item]
         limit = None if after.timeout is None else time.monotonic() + after.timeout
         text = after.text.encode("utf-8") if after.event == TEXT else b""
         with other.condition:
             while True:
-                if run.stopping.is_set():
+                if self._is_stopped(run):
                     return self._stopped_early(run)
                 reached = {
                     STARTED: other.started,
@@ -319,8 +333,12 @@ class Batch:
                     )
                 other.condition.wait(left)
 
+    def _is_stopped(self, run: _Run) -> bool:
+        # an interruption reaches one item after the other, and the end of the first must not start the next
+        return run.stopping.is_set() or self._interrupted
+
     def _stopped_early(self, run: _Run) -> Trouble:
-        if run.stop_why == "interrupted":
+        if self._interrupted:
             return Trouble(
                 NOT_STARTED, "interrupted", f"{run.where}: not started, the task was interrupted"
             )
@@ -333,7 +351,20 @@ class Batch:
     def _finish(self, run: _Run, end) -> None:
         """Record the end of an item (a Trouble, or a dict of result fields) and tell those who wait for it."""
         if isinstance(end, Trouble):
-            end = {"outcome": end.outcome, "reason": end.reason, "message": end.message}
+            end = _end(end.outcome, end.reason, end.message)
+        result = self._result(run, end)
+        with run.condition:
+            run.result = result
+            run.over = True
+            run.condition.notify_all()
+        for follower in self._followers.get(run.item.id, ()):
+            self._stop(follower, "ended")
+        with self._left_lock:
+            self._left -= 1
+            if not self._left:
+                self._all_over.set()
+
+    def _result(self, run: _Run, end: dict) -> dict:
         item, attempt = run.item, run.attempt
         result = {
             "id": item.id,
@@ -354,26 +385,18 @@ class Batch:
             except UnicodeDecodeError:
                 result[name + "_base64"] = base64.b64encode(raw).decode("ascii")
         result.update(end)
-        with run.condition:
-            run.result = result
-            run.over = True
-            run.condition.notify_all()
-        for follower in self._followers.get(item.id, ()):
-            self._stop(follower, "ended")
-        with self._left_lock:
-            self._left -= 1
-            if not self._left:
-                self._all_over.set()
+        return result
 
     # ---- one item
 
     def _attempts(self, run: _Run):
         retry, end = run.item.retry, None
         while True:
-            before = end
+            before, ran = end, run.attempt
             end = self._attempt(run)
             if before is not None and end["outcome"] in (NOT_STARTED, REFUSED):
                 # what is known is the end of the attempt that ran
+                run.attempt = ran
                 before["message"] += f"; it could not be started again: {end['message']}"
                 return before
             if retry is None or end.get("rc") in (0, None) or end["outcome"] != COMPLETED:
@@ -400,7 +423,7 @@ class Batch:
                 return self._stop_result(run, "it was not running, but waiting to be tried again")
             if run.stopping.is_set():
                 opened = self._stopped_early(run)
-            return {"outcome": opened.outcome, "reason": opened.reason, "message": opened.message}
+            return _end(opened.outcome, opened.reason, opened.message)
         attempt = _Attempt(opened.sock, opened)
         with run.lock:
             run.attempt = attempt
@@ -455,6 +478,7 @@ class Batch:
             return _end(LOST, trouble.reason, trouble.message)
         self._end_lost(run, attempt)
         reason = "connection_silent" if attempt.silent else "connection_dropped"
+        reason = "pod_gone" if attempt.pod_gone else reason
         return _end(LOST, reason, f"{where}: {attempt.broken}; exit code unknown; {attempt.in_pod}")
 
     def _pause_before_again(self, run: _Run) -> bool:
@@ -503,26 +527,26 @@ class Batch:
         pause, first_failure = self.settings.backoff, None
         while True:
             trouble = None
-            with slots:
-                left = until - time.monotonic()
-                if left > 0 and not (stopping is not None and stopping.is_set()):
-                    try:
-                        timeout = min(left, self.settings.open_timeout)
-                        opened = self._connector.open(self._path(run, command), timeout)
-                        self.answered = True
-                        return opened
-                    except Refused as refused:
-                        self.answered = True
-                        trouble = self._refused(run, refused)
-                        if trouble is None:
-                            continue
-                    except ConnectError as error:
-                        trouble = Trouble(
-                            NOT_STARTED,
-                            "api_unavailable",
-                            f"{run.where}: {error}",
-                            again=not error.permanent,
-                        )
+            if self._take_slot(slots, until, stopping):
+                timeout = min(max(0.1, until - time.monotonic()), self.settings.open_timeout)
+                try:
+                    opened = self._connector.open(self._path(run, command), timeout)
+                    self.answered = True
+                    return opened
+                except Refused as refused:
+                    self.answered = True
+                    trouble = self._refused(run, refused)
+                    if trouble is None:
+                        continue
+                except ConnectError as error:
+                    trouble = Trouble(
+                        NOT_STARTED,
+                        "api_unavailable",
+                        f"{run.where}: {error}",
+                        again=not error.permanent,
+                    )
+                finally:
+                    slots.release()
             now = time.monotonic()
             if trouble is None:
                 trouble = Trouble(
@@ -543,6 +567,16 @@ class Batch:
             elif stopping.wait(wait):
                 return trouble
             pause = min(pause * 2, self.settings.backoff_max)
+
+    def _take_slot(self, slots, until: float, stopping) -> bool:
+        """Wait for one of the connections that may be opened at a time; False if it is too late then."""
+        while stopping is None or not stopping.is_set():
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            if slots.acquire(timeout=min(left, 0.5)):
+                return True
+        return False
 
     def _refused(self, run: _Run, refused: Refused) -> Trouble | None:
         """The meaning of a refusal; None if it was only that a container had to be named, and now is."""
@@ -616,27 +650,26 @@ class Batch:
 
     def _take(self, run: _Run, attempt: _Attempt, frames, data: bytes) -> bool:
         """Use what arrived; True if it was the end."""
+        closed = False
         try:
-            messages = frames.feed(data)
+            for opcode, payload in frames.feed(data):
+                if opcode == exec_wire.PING:
+                    self._send(attempt, exec_wire.PONG, payload)
+                elif opcode == exec_wire.PONG:
+                    self._pongs = True
+                elif opcode == exec_wire.CLOSE:
+                    self._send(attempt, exec_wire.CLOSE, payload[:2])
+                    words = payload[2:].decode("utf-8", "replace")
+                    attempt.broken = "the server closed the connection without an exit code" + (
+                        f" ({words})" if words else ""
+                    )
+                    closed = True
+                    break
+                elif payload:
+                    self._channel(attempt, payload[0], payload[1:])
         except exec_wire.ProtocolError as error:
             attempt.broken = f"what came over the connection is not WebSocket ({error})"
-            return True
-        closed = False
-        for opcode, payload in messages:
-            if opcode == exec_wire.PING:
-                self._send(attempt, exec_wire.PONG, payload)
-            elif opcode == exec_wire.PONG:
-                self._pongs = True
-            elif opcode == exec_wire.CLOSE:
-                self._send(attempt, exec_wire.CLOSE, payload[:2])
-                words = payload[2:].decode("utf-8", "replace")
-                attempt.broken = "the server closed the connection without an exit code" + (
-                    f" ({words})" if words else ""
-                )
-                closed = True
-                break
-            elif payload:
-                self._channel(attempt, payload[0], payload[1:])
+            closed = True
         self._notice(run, attempt)
         return closed
 
@@ -749,7 +782,12 @@ class Batch:
             sent = self._signal(run, pid, "0")
         if sent.failure is None and not sent.gone:
             sent = self._signal(run, pid, "KILL")
-        if sent.failure is None:
+        if sent.pod_gone:
+            attempt.pod_gone = attempt.process_ended = True
+            attempt.in_pod = (
+                f"the pod or its container is gone, and the process with it: {sent.failure}"
+            )
+        elif sent.failure is None:
             attempt.process_ended = True
             attempt.in_pod = "its process in the pod was ended"
         else:
@@ -760,7 +798,7 @@ class Batch:
         until = time.monotonic() + max(1.0, self._kill_after + self._grace)
         opened = self._open(run, kill_command(name, pid), until, None, self._ending)
         if isinstance(opened, Trouble):
-            return _Sent(opened.message)
+            return _Sent(opened.message, pod_gone=opened.reason in _POD_GONE)
         attempt = _Attempt(opened.sock, opened)
         frames = exec_wire.FrameReader()
         try:
@@ -784,7 +822,8 @@ class Batch:
         finally:
             attempt.sock.close()
         if attempt.rc is None:
-            return _Sent(from_status(attempt.status, run.where, before_start=True).message)
+            trouble = from_status(attempt.status, run.where, before_start=True)
+            return _Sent(trouble.message, pod_gone=trouble.reason in _POD_GONE)
         said = (bytes(attempt.stderr) + attempt.mark.flush()).decode("utf-8", "replace").strip()
         if attempt.rc and "no such process" not in said.lower():
             return _Sent(f"kill -s {name} {pid}: exit code {attempt.rc}: {said}")

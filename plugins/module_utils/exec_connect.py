@@ -185,7 +185,12 @@ class Connector:
         self.prefix = url.path.rstrip("/")
         self._proxy = None
         proxy = getattr(configuration, "proxy", None)
-        if proxy and not bypasses_proxy(self.host, self.port, configuration.no_proxy):
+        no_proxy = getattr(configuration, "no_proxy", None)
+        if (
+            no_proxy is None
+        ):  # some clients take the proxy from the environment, but not its exceptions
+            no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        if proxy and not bypasses_proxy(self.host, self.port, no_proxy):
             self._proxy = urlsplit(proxy if "://" in proxy else "http://" + proxy)
             if self._proxy.scheme != "http" or not self._proxy.hostname:
                 raise ConnectError(

@@ -27,22 +27,21 @@ class FrameReader:
         self._message = bytearray()
         self._opcode: int | None = None
 
-    def feed(self, data: bytes) -> list:
-        """Take `data` and return the messages that are now complete: a list of (opcode, payload bytes).
+    def feed(self, data: bytes):
+        """Take `data` and yield the messages that are now complete: (opcode, payload bytes).
 
-        Fragments of one message are joined. Raises ProtocolError for what no server may send.
+        Fragments of one message are joined. Raises ProtocolError for what no server may send, after what came before it.
         """
         self._buffer += data
-        messages = []
         while True:
             frame = self._next_frame()
             if frame is None:
-                return messages
+                return
             final, opcode, payload = frame
             if (
                 opcode >= CLOSE
             ):  # control frames may come between fragments, and are never fragmented
-                messages.append((opcode, payload))
+                yield opcode, payload
                 continue
             if (opcode == CONTINUATION) != (self._opcode is not None):
                 raise ProtocolError("fragments of messages out of order")
@@ -50,9 +49,10 @@ class FrameReader:
                 self._opcode = opcode
             self._message += payload
             if final:
-                messages.append((self._opcode, bytes(self._message)))
+                message = self._opcode, bytes(self._message)
                 self._message = bytearray()
                 self._opcode = None
+                yield message
 
     def unfinished(self) -> bytes:
         """What has arrived of a data message that was cut off (b"" if none): worth keeping when a connection drops."""

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# ruff: noqa: E402 - ansible-doc wants the documentation before the imports
+
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ results:
         - With V(not_started), one of V(command_not_found), V(shell_not_found), V(pod_not_found), V(pod_not_running), V(container_not_found),
           V(dependency), V(ended_with), V(api_unavailable), V(kubelet_unavailable), V(api_error), V(exec_failed), V(check_mode), V(interrupted),
           V(no_thread), V(internal_error).
-        - With V(lost), one of V(connection_dropped), V(connection_silent), V(exec_failed), V(internal_error).
+        - With V(lost), one of V(connection_dropped), V(connection_silent), V(pod_gone), V(exec_failed), V(interrupted), V(internal_error).
         - With V(refused), V(forbidden) or V(unauthorized).
         - With V(ended), V(ended_with) or V(interrupted).
       returned: always
@@ -439,7 +439,8 @@ def run(module, batch: exec_batch.Batch) -> list:
             signal.signal(number, signal.SIG_IGN)
         under_way = batch.interrupt()
         module.fail_json(
-            msg=f"Interrupted by {interruption}; {under_way} commands were under way and were ended, as far as that was possible"
+            msg=f"Interrupted by {interruption}; {under_way} commands were under way and were ended, as far as that was possible",
+            **summary(batch.results()),
         )
         raise
     finally:

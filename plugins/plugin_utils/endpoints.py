@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 import json
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
 from ansible_collections.k8si.fabric.plugins.plugin_utils import probe as probes
 
 STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -67,7 +67,7 @@ def secondary_network(pod: dict, network: str) -> dict:
     one network is not the default, that one is taken. Raises ValueError: "absent", "not JSON …", "no entry …".
     """
     entries = network_status(pod)
-    wanted, _, interface = network.partition("@")
+    wanted, _sep, interface = network.partition("@")
     namespace = pod.get("metadata", {}).get("namespace") or "default"
     full = wanted if "/" in wanted else f"{namespace}/{wanted}"
     own = {ip["ip"] for ip in pod.get("status", {}).get("podIPs") or [] if ip.get("ip")}
@@ -97,7 +97,7 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
     Returns:
         {`endpoints`: [{id, node, rail, namespace, pod, container, device, port, interface, address, pod_ip, gid, gid_index,
         link_layer, lid, line_rate_gbps (null when it cannot be read), mtu, fw_ver, tool, stdbuf, gpus}], `findings`: [...]}.
-        An address that two pods share makes both a finding (`duplicate_secondary_ip`).
+        Pods that share a node or an address are findings (`same_node`, `duplicate_secondary_ip`), not endpoints.
     """
     by_pod = {r["id"]: r for r in probe_results}
     endpoints, findings = [], []
@@ -117,25 +117,34 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
                         **problem.extra,
                     )
                 )
-    return {"endpoints": _without_shared_addresses(endpoints, findings), "findings": findings}
-
-
-def _without_shared_addresses(endpoints: list[dict], findings: list[dict]) -> list[dict]:
-    owners: dict[str, list[dict]] = {}
-    for endpoint in endpoints:
-        if endpoint["address"]:
-            owners.setdefault(endpoint["address"], []).append(endpoint)
-    shared = {a: o for a, o in owners.items() if len(o) > 1}
-    for address, several in sorted(shared.items()):
-        names = ", ".join(e["id"] for e in several)
-        findings.append(
-            diagnosis.finding(
-                "duplicate_secondary_ip",
-                where={"nodes": [e["node"] for e in several], "rail": several[0]["rail"]},
-                seen=f"{names} all have the address {address}",
+    for code, key, words in (
+        (
+            "same_node",
+            lambda e: (e["node"], e["rail"]),
+            "are on one node, so nothing crosses the network",
+        ),
+        ("duplicate_secondary_ip", lambda e: e["address"], "all have the address"),
+    ):
+        endpoints, twins = _without_twins(endpoints, key)
+        for several in twins:
+            shared = f" {several[0]['address']}" if code == "duplicate_secondary_ip" else ""
+            findings.append(
+                diagnosis.finding(
+                    code,
+                    where={"nodes": [e["node"] for e in several], "rail": several[0]["rail"]},
+                    seen=f"{', '.join(e['pod'] for e in several)} {words}{shared}",
+                )
             )
-        )
-    return [e for e in endpoints if e["address"] not in shared]
+    return {"endpoints": endpoints, "findings": findings}
+
+
+def _without_twins(endpoints: list[dict], key) -> tuple[list[dict], list[list[dict]]]:
+    """(the endpoints whose key is theirs alone, groups of those that share one). An empty key is nobody's."""
+    groups: dict = {}
+    for endpoint in endpoints:
+        groups.setdefault(key(endpoint), []).append(endpoint)
+    alone = [e for e in endpoints if not key(e) or len(groups[key(e)]) == 1]
+    return alone, [g for k, g in groups.items() if k and len(g) > 1]
 
 
 def _endpoint(pod: dict, result: dict | None, rail: dict, settings: dict) -> dict:
@@ -193,10 +202,10 @@ def _usable_probe(result: dict | None, settings: dict) -> dict:
             " (its usage text has no --use_cuda)",
         )
     if not probe["devices"]:
-        raise _Problem("no_rdma_device", "/sys/class/infiniband has no device")
+        raise _Problem("no_devices", "/sys/class/infiniband has no device")
     if not any(d["granted"] for d in probe["devices"].values()):
         raise _Problem(
-            "no_rdma_device",
+            "no_devices",
             "no /dev/infiniband/uverbs* in the container; in sysfs: "
             + ", ".join(sorted(probe["devices"])),
         )
@@ -277,7 +286,7 @@ def _device(probe: dict, network: dict | None, rail: dict, settings: dict):
 def _fitting(probe: dict, network: dict | None, granted: dict) -> list[dict]:
     if not network:
         return []
-    wanted = {probes.gid_of_address(ip) for ip in network["ips"]}
+    wanted = {units.canonical_gid(ip) for ip in network["ips"]}
     interface = network["interface"]
     fits = [
         g

@@ -172,27 +172,25 @@ def pod_states(pods: list[dict], events: list[dict], names: list[str]) -> dict:
         names: the pods that were asked for; one that is not listed is gone.
 
     Returns:
-        {`running`: [pod object], `waiting`: [{pod, node, reason}], `findings`: [finding of each pod that will not run, with
-        its `retry` flag], `settled`: bool (no pod is left that waiting may help)}.
+        {`running`: [pod object], `waiting`: [finding of each pod that a wait may help: starting, or a trouble that may
+        clear], `findings`: [finding of each pod that will not run], `settled`: bool (no pod is waiting)}.
     """
     by_name = {p["metadata"]["name"]: p for p in pods}
     running, waiting, findings = [], [], []
     for name in names:
         pod = by_name.get(name)
         if pod is None:
-            findings.append(
-                diagnosis.finding("pod_gone", where={"pod": name}, seen=f"pod {name} is gone")
-            )
-            continue
-        node = pod["spec"].get("nodeName")
-        if _ready(pod):
+            found = diagnosis.finding("pod_gone", where={"pod": name}, seen=f"pod {name} is gone")
+        elif _ready(pod):
             running.append(pod)
             continue
-        found = diagnosis.diagnose_pod(pod, [e for e in events if _about(e, name)])
-        if found:
-            findings.append({**found, "where": {"node": node, "pod": name, **found["where"]}})
         else:
-            waiting.append({"pod": name, "node": node, "reason": _reason(pod)})
+            found = diagnosis.diagnose_pod(pod, [e for e in events if _about(e, name)])
+            if found is None or found["code"] == "pod_not_started":
+                found = diagnosis.finding("pod_not_started", seen=f"pod {name}: {_reason(pod)}")
+            where = {"node": pod["spec"].get("nodeName"), "pod": name}
+            found = {**found, "where": {**where, **found["where"]}}
+        (waiting if found["retry"] and pod else findings).append(found)
     return {
         "running": running,
         "waiting": waiting,
@@ -202,14 +200,9 @@ def pod_states(pods: list[dict], events: list[dict], names: list[str]) -> dict:
 
 
 def not_running(states: dict, timeout_s: float) -> list[dict]:
-    """Findings for every pod that did not run in time: its own, or `pod_not_running` with what it waits for."""
+    """Findings for every pod that did not run in time, with how long it was waited for."""
     late = [
-        diagnosis.finding(
-            "pod_not_running",
-            where={"node": w["node"], "pod": w["pod"]},
-            seen=f"pod {w['pod']} is not Running after {timeout_s:g} s: {w['reason']}",
-        )
-        for w in states["waiting"]
+        {**w, "seen": f"not Running after {timeout_s:g} s: {w['seen']}"} for w in states["waiting"]
     ]
     return states["findings"] + late
 

@@ -97,10 +97,10 @@ class _Run:
         verb, kind = self.verb_kind()
         if kind == "bw" and self.bidirectional():
             return "total"
-        if kind == "bw" and verb in _ONE_SIDED and self.role() == "server":
-            # With write_with_imm the server measures by itself.
-            if not (self.title and self.title["write_with_imm"]):
-                return "peer"
+        # With write_with_imm the server measures by itself.
+        by_itself = self.title is not None and self.title["write_with_imm"]
+        if kind == "bw" and verb in _ONE_SIDED and self.role() == "server" and not by_itself:
+            return "peer"
         return "own"
 
 
@@ -145,39 +145,31 @@ class _Reader:
         if "#bytes" in line and self.header_line(line):
             return
         body = perftest_lines.without_prefix(line, self.prefix) if self.prefix else line
-        first = body.lstrip()[:1]
-        if first.isdigit():
-            self.digits(run, number, body)
-            return
         if _RULE in line:
             if run.open and (run.rows or run.rejected):
                 run.open, run.closed = False, True
-            return
-        self.words(run, line)
+        elif not body.lstrip()[:1].isdigit() or not self.digits(run, number, body):
+            self.words(run, line)
 
     def header_line(self, line: str) -> bool:
         at = line.index("#bytes")
         prefix = line[:at].rstrip()
-        if prefix and prefix[-1].isalnum():
+        if not perftest_lines.is_prefix(prefix):
             return False
         run = self.run
-        if run.rows and run.scope is None and not run.open:
+        if run.rows and run.scope is None:
             run = self.next_run()
-        elif run.rows and run.open and run.scope is None:
-            run = self.next_run()
-        self.prefix = prefix.lstrip()
-        if prefix and not prefix.isspace():
-            self.prefix = prefix
+        self.prefix = prefix
         run.header = perftest_table.read_header(line[at:].rstrip())
         run.header_seen = run.open = run.text = True
         run.closed = False
         return True
 
-    def digits(self, run: _Run, number: int, line: str) -> None:
+    def digits(self, run: _Run, number: int, line: str) -> bool:
+        """Take a line that begins with a digit, if it is a row or a bare figure."""
         if run.open:
             if not perftest_table.looks_like_row(line):
-                self.other(run, line)
-                return
+                return False
             self.row(run, number, line)
         elif len(line) > 12 and perftest_table.looks_like_full_row(line):
             self.reject(
@@ -190,7 +182,8 @@ class _Reader:
         elif not run.header_seen and (match := _FIGURE.fullmatch(line)):
             run.figures.append(float(match.group(1)))
         else:
-            self.other(run, line)
+            return False
+        return True
 
     def row(self, run: _Run, number: int, line: str) -> None:
         if run.header is None:
@@ -358,6 +351,12 @@ def _take_json(run: _Run, block: dict, warnings: list[str], number: int) -> None
     try:
         row = perftest_json.row_of(block["results"], unit)
     except perftest_table.Rejected as exc:
+        if run.rows:
+            entry["agrees"] = False
+            warnings.append(
+                f"the figures in perftest's JSON are not those of the table: {exc.reason}"
+            )
+            return
         line = ", ".join(f"{k}: {v}" for k, v in block["results"].items())[:300]
         run.rejected.append({"line": line, "number": None, "code": exc.code, "reason": exc.reason})
         return

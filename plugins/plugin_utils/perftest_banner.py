@@ -64,6 +64,7 @@ _ALLOCATED_NEW = re.compile(
     r"allocated GPU buffer of a (\d{1,20}) address at 0x[0-9a-f]{1,16} for type (\w{1,40})",
     re.ASCII,
 )
+_ADDRESS_OLD = re.compile(r"allocated GPU buffer address at ([0-9a-fA-F]{1,16})\b", re.ASCII)
 _FREED = re.compile(r"deallocating (?:RX )?GPU buffer (?:0x)?([0-9a-fA-F]{1,16})\b", re.ASCII)
 _REGISTERED = re.compile(r"Calling ibv_reg_\w{1,32}(?: with dmabuf)?\(", re.ASCII)
 _ROCM_DEVICE = re.compile(r"Using ROCm Device with ID: (\d{1,4}), Name: ([^,]{1,120})", re.ASCII)
@@ -190,7 +191,9 @@ class MemoryEvidence:
                     )
                 elif "using DMA-BUF for GPU buffer" in line:
                     self.dmabuf = True
-                elif "allocated GPU buffer address at" not in line:
+                elif match := _ADDRESS_OLD.search(line):
+                    self.base = int(match.group(1), 16)
+                else:
                     return False
         elif match := _DEVICE_NAME.search(line):
             self.kind = "cuda"
@@ -232,6 +235,7 @@ class MemoryEvidence:
                 "method": None,
                 "buffer_bytes": None,
                 "memory_type": None,
+                "address_in_buffer": None,
                 "proven": False,
                 "evidence": [],
             }
@@ -261,6 +265,7 @@ class MemoryEvidence:
             "method": method,
             "buffer_bytes": self.size,
             "memory_type": self.memory_type,
+            "address_in_buffer": inside,
             "proven": proven,
             "evidence": list(self.lines),
         }

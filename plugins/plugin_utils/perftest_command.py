@@ -8,53 +8,61 @@ import re
 import shlex
 
 # Short options that take a value (from --help of 6.06 and 6.29, all tools).
-_VALUED = set("cdDfiIlLmMnopqQrsStTuUwWxyAB")
-_VALUED_LONG = {
-    "ib-dev",
-    "size",
-    "iters",
-    "port",
-    "ib-port",
-    "qp",
-    "mtu",
-    "gid-index",
-    "duration",
-    "use_cuda",
-    "use_cuda_bus_id",
-    "use_rocm",
-    "connection",
-    "tx-depth",
-    "rx-depth",
-    "sl",
-    "margin",
-    "cq-mod",
-    "inline_size",
-    "post_list",
-    "qp-timeout",
-    "output",
-    "force-link",
-    "tclass",
-    "tos",
-    "limit_bw",
-    "limit_msgrate",
-    "out_json_file",
-    "retry_count",
-    "outs",
-    "iter",
-}
-# -U, -H, -C are flags of the latency tests; -U is a flag there and takes no value anywhere else.
-_VALUED -= set("U")
+_VALUED = set("cdDfiIlLmMnopqQrsStTuwWxyAB")
+_VALUED_LONG = frozenset(
+    [
+        "ib-dev",
+        "size",
+        "iters",
+        "iter",
+        "port",
+        "ib-port",
+        "qp",
+        "mtu",
+        "gid-index",
+        "duration",
+        "use_cuda",
+        "use_cuda_bus_id",
+        "use_rocm",
+        "connection",
+        "tx-depth",
+        "rx-depth",
+        "sl",
+        "margin",
+        "cq-mod",
+        "inline_size",
+        "post_list",
+        "recv_post_list",
+        "qp-timeout",
+        "output",
+        "force-link",
+        "tclass",
+        "tos",
+        "limit_bw",
+        "limit_msgrate",
+        "out_json_file",
+        "retry_count",
+        "outs",
+        "hop_limit",
+        "rate_limit",
+        "burst_size",
+        "pkey_index",
+    ]
+)
 _TOOL = re.compile(
     r"(?:^|[\s/])((?:ib_(?:write|read|send|atomic)|raw_ethernet)_(?:bw|lat))(?=\s|$)", re.ASCII
 )
 _LONG = {
-    "s": "size",
-    "d": "ib-dev",
-    "q": "qp",
-    "D": "duration",
     "a": "all",
     "b": "bidirectional",
+    "c": "connection",
+    "d": "ib-dev",
+    "D": "duration",
+    "n": "iters",
+    "q": "qp",
     "R": "rdma_cm",
+    "s": "size",
+    "z": "comm_rdma_cm",
 }
 
 

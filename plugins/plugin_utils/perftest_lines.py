@@ -42,6 +42,14 @@ def clean_lines(text: str) -> list[str]:
     return text.split("\n")
 
 
+def is_prefix(text: str) -> bool:
+    """Tell whether what stands before a table's header is a log prefix, or marks only."""
+    if not any(char.isalnum() for char in text):
+        return True
+    match = _PREFIX.match(text + " ")
+    return match is not None and match.end() == len(text)
+
+
 def without_prefix(line: str, header_prefix: str) -> str:
     """Return a line without the log prefix that the table's header also carried."""
     if not header_prefix:

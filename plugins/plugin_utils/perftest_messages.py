@@ -21,6 +21,7 @@ _WARNING = re.compile(
     r"|RLIMIT_MEMLOCK is|severely limit memory registrations"
     r"|Using sampled CPU speed"
     r"|Blueflame is not supported"
+    r"|Correlation coefficient r\^2"
     r"|failed to open|Failed to open (?:json|file)"
     r"|User stopped traffic|Client closed connection"
     r"|does not support the kernel ABI"

@@ -83,7 +83,7 @@ def read_header(text: str) -> Header | None:
             columns.append(name[1:])
             continue
         label, _, rest = name.partition("[")
-        label, unit = label.strip().lower(), rest.rstrip("]")
+        label, unit = " ".join(label.lower().split()), rest.rstrip("]")
         port = _PORT.fullmatch(label)
         if name == "#sl":
             columns.append("service_level")
@@ -108,7 +108,7 @@ def read_header(text: str) -> Header | None:
             columns.append("cpu_util")
         else:
             columns.append(f"other:{name}")
-    if kind is None or "average" not in columns and "typical" not in columns:
+    if kind is None or ("average" not in columns and "typical" not in columns):
         return None
     if len(units) != 1 or len(set(columns)) != len(columns):
         return None
@@ -137,9 +137,8 @@ def read_row(header: Header, line: str) -> tuple[dict, str]:
     texts = dict(zip(header.columns, match.groups(), strict=True))
     size, iterations = int(texts.pop("bytes")), int(texts.pop("iterations"))
     _check_decimals(header, texts)
-    if tail:
-        if tail[0] in ".0123456789" or _MORE_NUMBERS.match(tail):
-            raise Rejected("columns", "has more figures than the header has columns")
+    if tail and (tail[0] in ".0123456789" or _MORE_NUMBERS.match(tail)):
+        raise Rejected("columns", "has more figures than the header has columns")
     if size > MAX_MESSAGE or iterations > MAX_ITERATIONS or size == 0:
         raise Rejected("range", "message size or iterations are not possible figures")
     if header.kind == "bandwidth":
@@ -151,7 +150,7 @@ def _check_decimals(header: Header, texts: dict) -> None:
     """perftest prints two or six decimals, and six for message rates: fewer means a line cut off."""
     last = header.columns[-1]
     for column, text in texts.items():
-        whole, dot, decimals = text.partition(".")
+        _, dot, decimals = text.partition(".")
         if not dot:
             continue
         count = len(decimals)

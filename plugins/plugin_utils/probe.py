@@ -7,7 +7,6 @@ Pure: text in, one dictionary out. Nothing is decided here; `endpoints.py` does 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 
 from ansible_collections.k8si.fabric.plugins.plugin_utils import units
@@ -22,21 +21,6 @@ def shorten(script: str) -> str:
     """The script without comments and indentation: it travels in a URL, and proxies bound those to about 8 KB."""
     lines = (line.strip() for line in script.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
-
-
-def canonical_gid(text: str) -> str:
-    """A GID as canonical IPv6 text; an IPv4-mapped one as `::ffff:192.168.4.2`. Empty when it is none."""
-    try:
-        address = ipaddress.IPv6Address(text.strip())
-    except ValueError:
-        return ""
-    return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
-
-
-def gid_of_address(address: str) -> str:
-    """The GID that a RoCE port shows for an IP address of its interface: the address itself, IPv4 mapped."""
-    ip = ipaddress.ip_address(address)
-    return f"::ffff:{ip}" if ip.version == 4 else canonical_gid(str(ip))
 
 
 def parse_probe(stdout: str) -> dict:
@@ -87,15 +71,22 @@ def _device(probe, name, fw_ver, hca_type, board_id, numa, pci_path):
 
 
 def _port(probe, device, port, state, _phys, rate, link_layer, lid):
-    number, _, name = state.partition(":")
+    number, _sep, name = state.partition(":")
     probe["devices"][device]["ports"][int(port)] = {
         "state": name.strip() or state,
         "active": number.strip() == str(ACTIVE),
-        "rate_gbps": units.line_rate_gbps(rate),
+        "rate_gbps": _rate(rate),
         "rate": rate,
         "link_layer": link_layer,
         "lid": int(lid, 0) if lid else None,
     }
+
+
+def _rate(text):
+    try:
+        return units.line_rate_gbps(text)
+    except ValueError:
+        return None  # an unset or unknown rate is no rate; whoever needs one says so
 
 
 def _gid(probe, device, port, index, gid, kind, ndev):
@@ -104,7 +95,7 @@ def _gid(probe, device, port, index, gid, kind, ndev):
             "device": device,
             "port": int(port),
             "index": int(index),
-            "gid": canonical_gid(gid),
+            "gid": units.canonical_gid(gid) or "",
             "type": kind,
             "ndev": ndev,
         }

@@ -71,11 +71,12 @@ def _batches(pairs: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
 def _directed(pairs: list[tuple[str, str]], rail: int, settings: dict) -> list[list[dict]]:
     if not pairs:
         return []
-    forward = [_link(server, client, rail) for server, client in pairs]
+    forward = [_link(pair, rail) for pair in pairs]
     if not settings["both_directions"]:
         return [forward]
-    return [forward, [_link(client, server, rail) for server, client in pairs]]
+    return [forward, [_link(pair[::-1], rail) for pair in pairs]]
 
 
-def _link(server: str, client: str, rail: int) -> dict:
+def _link(pair: tuple[str, str], rail: int) -> dict:
+    server, client = pair
     return {"id": f"{client} -> {server}", "rail": rail, "server": server, "client": client}

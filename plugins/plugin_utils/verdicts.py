@@ -8,11 +8,9 @@ threshold. `slow` is measured and below; `failed` could not be measured and carr
 
 from __future__ import annotations
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis
-from ansible_collections.k8si.fabric.plugins.plugin_utils.probe import gid_of_address
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
 
 PASSED, SLOW, FAILED, SKIPPED = "passed", "slow", "failed", "skipped"
-ALL_SIZES = [2**n for n in range(1, 24)]  # what perftest's -a runs: 2 bytes to 8 MiB
 
 
 def threshold(server: dict, client: dict, settings: dict) -> dict:
@@ -69,12 +67,10 @@ def judge_round(
 
 
 def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
-    sizes = ALL_SIZES if settings["sizes"] == "all" else None
     run = diagnosis.judge_run(
         server_run,
         client_run,
         memory=settings["memory"],
-        expected_sizes=sizes,
         host_passed=settings.get("host_passed"),
     )
     limit = threshold(server, client, settings)
@@ -157,7 +153,7 @@ def _differs(address: dict, endpoint: dict) -> str:
         return ""
     wanted = {endpoint["gid"]} if endpoint["gid"] else set()
     if endpoint["address"]:
-        wanted.add(gid_of_address(endpoint["address"]))
+        wanted.add(units.canonical_gid(endpoint["address"]))
     if address.get("gid") not in wanted:
         return f"GID {address.get('gid')}, expected {' or '.join(sorted(wanted))}"
     return ""

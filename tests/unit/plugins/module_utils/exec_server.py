@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import os
-import signal
 import socket
 import ssl
 import struct
@@ -159,7 +158,7 @@ class Exec:
             if not data:
                 return
             buffer += data
-            while len(buffer) >= 6 + (buffer[1] & 0x7F):
+            while len(buffer) >= 6 and len(buffer) >= 6 + (buffer[1] & 0x7F):
                 length = buffer[1] & 0x7F
                 mask, body = buffer[2:6], buffer[6 : 6 + length]
                 opcode, buffer = buffer[0] & 0x0F, buffer[6 + length :]
@@ -173,7 +172,7 @@ class Exec:
 class ExecServer:
     """Use as a context manager. `behaviours` maps pod names to functions of an Exec; `kills` records (signal, pid)."""
 
-    def __init__(self, behaviours: dict | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, behaviours=None, tls: ssl.SSLContext | None = None, port=0) -> None:
         self.behaviours = dict(behaviours or {})
         self.protocols = ("v5.channel.k8s.io", "v4.channel.k8s.io")
         self.kills: list = []
@@ -183,12 +182,15 @@ class ExecServer:
         self.tls = tls
         self.pod_objects: dict = {}
         self.discovery_code = 200
-        self.connections = 0
-        self.open_now = self.open_most = 0
         self._pid = 1000
         self._ended: dict = {}
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        if port is not None:
+            self.listen(port)
+
+    def listen(self, port: int = 0) -> None:
+        """Take a port; connections are accepted from __enter__ on."""
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.port = self._listener.getsockname()[1]
 
     @property
@@ -200,6 +202,8 @@ class ExecServer:
         return self
 
     def __exit__(self, *_exc) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
         self._listener.close()
 
     def new_pid(self) -> int:
@@ -223,8 +227,6 @@ class ExecServer:
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock) -> None:
-        with self._lock:
-            self.connections += 1
         try:
             if self.tls:
                 sock = self.tls.wrap_socket(sock, server_side=True)
@@ -369,4 +371,4 @@ def wait_until(condition, seconds: float = 5.0) -> bool:
     return False
 
 
-__all__ = [name for name in dir() if not name.startswith("_") and name != "signal"]
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -72,7 +72,9 @@ def endpoint(number: int, rail: int = 0, **changes) -> dict:
     }
 
 
-def link(server: int, client: int, verdict: str = "passed", rail: int = 0, gbps: float = 390.0) -> dict:
+def link(
+    server: int, client: int, verdict: str = "passed", rail: int = 0, gbps: float = 390.0
+) -> dict:
     """A judged link between two nodes, as `verdicts.judge_round` makes it, without outputs."""
     passed = verdict == "passed"
     code = None if passed else ("slow_link" if verdict == "slow" else "completion_error")
@@ -87,18 +89,21 @@ def link(server: int, client: int, verdict: str = "passed", rail: int = 0, gbps:
         "code": code,
         "bandwidth_average_gbps": None if verdict == "failed" else gbps,
         "bytes": 65536,
+        "line_rate_gbps": 400.0,
         "threshold_gbps": 360.0,
-        "finding": None
-        if passed
-        else {
-            "code": code,
-            "title": "t",
-            "where": {},
-            "seen": f"{gbps} Gb/s",
-            "line": "",
-            "cause": "c",
-            "remedy": "r",
-            "retry": False,
-            "reference": "",
-        },
+        "finding": (
+            None
+            if passed
+            else {
+                "code": code,
+                "title": "t",
+                "where": {},
+                "seen": f"{gbps} Gb/s",
+                "line": "",
+                "cause": "c",
+                "remedy": "r",
+                "retry": False,
+                "reference": "",
+            }
+        ),
     }

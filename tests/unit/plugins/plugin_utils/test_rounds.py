@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.plugin_utils import rounds
 
 from .engine_data import endpoint, link
@@ -19,7 +18,9 @@ def test_every_node_meets_a_partner_and_none_is_twice_in_a_round(count, rails):
     for links in plan:
         nodes = [by_id[k[side]]["node"] for k in links for side in ("server", "client")]
         assert len(nodes) == len(set(nodes))
-        assert all(by_id[k["server"]]["rail"] == by_id[k["client"]]["rail"] == k["rail"] for k in links)
+        assert all(
+            by_id[k["server"]]["rail"] == by_id[k["client"]]["rail"] == k["rail"] for k in links
+        )
     met = {k[side] for links in plan for k in links for side in ("server", "client")}
     assert met == set(by_id)
     directed = [(k["server"], k["client"]) for links in plan for k in links]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_settings
 
 from .engine_data import GPU_VARIABLES, VARIABLES
@@ -97,7 +96,5 @@ def test_bad_values_are_named(name, value, words):
 
 
 def test_lists_of_different_length_are_an_error():
-    with pytest.raises(ValueError, match="rdma_test_devices.*2 entries, the rails are 3"):
-        make_settings(
-            {**VARIABLES, "networks": ["a", "b", "c"], "devices": ["d0", "d1"]}, PREFIX
-        )
+    with pytest.raises(ValueError, match=r"rdma_test_devices.*2 entries, the rails are 3"):
+        make_settings({**VARIABLES, "networks": ["a", "b", "c"], "devices": ["d0", "d1"]}, PREFIX)
