@@ -18,6 +18,7 @@ from .faults import Faults
 from .kubelet import Kubelet
 from .local_backend import LocalBackend
 from .machine import Machine
+from .operators import Operators
 from .overlay import Overlay
 from .perftest.options import TOOLS
 from .perftest.tool import Quirks, World
@@ -79,6 +80,9 @@ class Cluster:
             manifest = path.read_text()
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
+        # after the content, which is as if they had been at work already
+        self.operators = Operators(self.api, config, self.overlay.has)
+        self.kubelet.operators = self.operators
         self._at_start: set[tuple[Key, str, str]] = set()
         self.faults.set(config.faults)
 

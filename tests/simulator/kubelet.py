@@ -15,6 +15,7 @@ from .config import Config
 from .events import Recorder
 from .faults import Faults
 from .machine import Attachment, Machine
+from .operators import Operators
 from .podtree import PodTrees
 from .processes import Backend, Process
 from .store import Event
@@ -54,6 +55,7 @@ class Kubelet:
         self.faults: Faults
         self.backend: Backend
         self.trees: PodTrees
+        self.operators: Operators
         self.machines: dict[str, Machine] = {}
         self._slots: dict[str, list[tuple[str, int, int]]] = {}
         self._seen: dict[str, str] = {}  # uid -> starting, running, stopping, done
@@ -249,20 +251,20 @@ class Kubelet:
                 _multus(pod, f'error adding pod to CNI network "{name}": allocate failed: {error}')
             ) from error
         slots.append((f"rail-{rail}", index, slot))
+        deployed = self.operators.address(nad, pod["spec"]["nodeName"], slot)
+        found = [deployed] if deployed else found
         infiniband = self._config.link == "infiniband"
         return Attachment(full, interface, rail, found, addressing.mac(self._rng, infiniband))
 
     def _rail_of(self, nad: Obj) -> int:
-        """The rail a network is on: by the master interface in its configuration, else 0."""
+        """The rail a network is on: by its resource, the master interface in its configuration, its name, else 0."""
+        deployed = self.operators.rail_of_network(nad)
+        if deployed is not None:
+            return deployed
         for network, rail in self._config.rail_networks():
             if nad["metadata"]["name"] == network:
                 return rail
-        try:
-            master = str(json.loads(nad["spec"]["config"]).get("master", ""))
-        except (KeyError, ValueError):
-            return 0
-        digits = [int(c) for c in master if c.isdigit()]
-        return min(digits[-1], self._config.rails - 1) if digits else 0
+        return 0
 
     def _equip(self, machine: Machine, spec: Obj) -> None:
         """Devices, GPUs and limits, from what the pod asks for and the faults that are on."""
@@ -284,10 +286,17 @@ class Kubelet:
         machine.memlock_kib = 8192
         if (limit := self.faults.hit("memlock", node)) is not None:
             machine.memlock_kib, machine.ipc_lock = limit["kib"], False
+        granted: set[int | None] = set()
+        for name in limits:
+            granted |= self.operators.rails_of_resource(name)
         for device in machine.devices:
             rail = device.port.rail
             resource = self._config.rdma_resource(rail) if rail is not None else ""
-            device.granted = privileged or bool(rail is not None and limits.get(resource))
+            device.granted = (
+                privileged
+                or rail in granted
+                or bool(rail is not None and limits.get(resource))
+            )
             attachment = next((a for a in machine.attachments if a.rail == rail), None)
             if attachment is not None and not self.faults.hit("no_gid", node):
                 device.gids = addressing.gids(attachment)
