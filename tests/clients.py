@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs the tests of k8s_exec_batch with another version of the Python client of Kubernetes.
 
     python tests/clients.py VERSION DIR [what pytest is to get]

@@ -144,7 +144,7 @@ def _result(value: object, side: str) -> dict:
         return value
     raise AnsibleFilterError(
         f"k8si.fabric.diagnose_perftest: the result of the {side} must be a dictionary with stdout, stderr and rc,"
-        f" or a text, not {type(value).__name__}"
+        f" or a text, not {'a list' if isinstance(value, (list, tuple)) else type(value).__name__}"
     )
 
 

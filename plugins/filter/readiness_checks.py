@@ -41,7 +41,7 @@ def readiness_outcomes(results: Any, seen: Any) -> dict[str, Any]:
     name = "readiness_outcomes"
     if isinstance(results, (str, Mapping)) or not isinstance(results, Iterable):
         raise _error(name, f"the input must be the results of a loop, not {results!r}")
-    return {**_mapping(name, "seen", seen), **read_outcomes(plain(results))}
+    return {**_mapping(name, "seen", seen), **read_outcomes(results)}
 
 
 def readiness_judge(

@@ -122,9 +122,10 @@ class MarkFilter:
 
 @dataclass(frozen=True)
 class Settings:
-    """Times of the engine, in seconds. Users have `kill_after`; the others are here so that tests need not wait."""
+    """Times of the engine, in seconds. Users have `kill_after` and `end_grace`; the others are here so that tests need not wait."""
 
     kill_after: float = 2.0  # between TERM and KILL
+    end_grace: float = 0.0  # for an item to end by itself once the item of its end_with is over
     grace: float = (
         2.0  # for the rest of output and status after a signal, and for the close after a status
     )
@@ -745,6 +746,8 @@ class Batch:
     def _end(self, run: _Run, attempt: _Attempt) -> None:
         """TERM, then KILL, then the connection."""
         try:
+            if run.stop_why == "ended" and attempt.over.wait(self.settings.end_grace):
+                return  # the two ends of one exchange seldom end in the same moment
             attempt.announced.wait(self._kill_after)
             if attempt.over.is_set():
                 return  # ended by itself, or lost: see _judge

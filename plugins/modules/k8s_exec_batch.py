@@ -45,6 +45,12 @@ options:
       - A command that is to be ended is sent C(TERM), and C(KILL) when it still runs this many seconds later.
     type: float
     default: 2
+  end_grace:
+    description:
+      - A command with C(end_with) may end by itself for this many seconds after that item's end, before it is ended. The two ends of
+        one exchange seldom end in the same moment, and what a command says of its own accord is worth more than that it was ended.
+    type: float
+    default: 3
   items:
     description:
       - The commands.
@@ -346,6 +352,7 @@ def argument_spec() -> dict:
         timeout={"type": "float", "default": 60},
         connections={"type": "int", "default": 64},
         kill_after={"type": "float", "default": 2},
+        end_grace={"type": "float", "default": 3},
         items={"type": "list", "elements": "dict", "required": True, "options": item},
     )
     return spec
@@ -455,6 +462,8 @@ def main() -> None:
     for name in ("timeout", "kill_after", "connections"):
         if params[name] <= 0:
             module.fail_json(msg=f"{name} is {params[name]}; it must be positive")
+    if params["end_grace"] < 0:
+        module.fail_json(msg=f"end_grace is {params['end_grace']}; it must not be negative")
     try:
         items = read_items(params["items"], params["namespace"], params["timeout"])
     except PlanError as error:
@@ -463,7 +472,7 @@ def main() -> None:
         module.exit_json(changed=False, **summary(exec_batch.check_mode_results(items)))
     connector = connect(module, items)
     allow_open_files(2 * len(items) + 256)
-    settings = exec_batch.Settings(kill_after=params["kill_after"])
+    settings = exec_batch.Settings(kill_after=params["kill_after"], end_grace=params["end_grace"])
     batch = exec_batch.Batch(items, connector, params["connections"], settings)
     results = run(module, batch)
     returned = summary(results)

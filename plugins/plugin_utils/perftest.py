@@ -35,6 +35,14 @@ class PerftestParseError(ValueError):
     """The arguments are not texts. Nothing that a text can contain raises it."""
 
 
+def _kind(value: object) -> str:
+    """Return in words what a value is; templating engines have types of their own for the usual ones."""
+    kinds = ((dict, "a dictionary"), ((list, tuple), "a list"), (str, "a text"), (bytes, "bytes"))
+    if value is None:
+        return "null"
+    return next((word for kind, word in kinds if isinstance(value, kind)), type(value).__name__)
+
+
 class _Run:
     """One run of a tool within a text."""
 
@@ -294,11 +302,11 @@ def parse_perftest(
     """
     for name, value in (("stdout", stdout), ("stderr", stderr), ("out_json", out_json)):
         if not isinstance(value, str):
-            raise PerftestParseError(f"{name} must be a text, not {type(value).__name__}")
+            raise PerftestParseError(f"{name} must be a text, not {_kind(value)}")
     if rc is not None and (isinstance(rc, bool) or not isinstance(rc, int)):
-        raise PerftestParseError(f"rc must be a whole number or null, not {type(rc).__name__}")
+        raise PerftestParseError(f"rc must be a whole number or null, not {_kind(rc)}")
     if command is not None and not isinstance(command, (str, list, tuple)):
-        raise PerftestParseError(f"command must be a list or a text, not {type(command).__name__}")
+        raise PerftestParseError(f"command must be a list or a text, not {_kind(command)}")
 
     blocks: list[str] = []
     if "test_info" in stdout:

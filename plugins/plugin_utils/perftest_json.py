@@ -139,7 +139,7 @@ def row_of(results: dict, unit: str | None) -> dict | None:
 
 def _decimal(text: str) -> str:
     """Figures that JSON tools rewrite (0.1 for 0.10) get back the decimals that the table prints."""
-    whole, _, decimals = text.partition(".")
+    whole, _dot, decimals = text.partition(".")
     if not whole.lstrip("-").isdigit():
         return text
     if len(decimals) <= 2:

@@ -82,7 +82,7 @@ def read_header(text: str) -> Header | None:
         if name in ("#bytes", "#iterations"):
             columns.append(name[1:])
             continue
-        label, _, rest = name.partition("[")
+        label, _bracket, rest = name.partition("[")
         label, unit = " ".join(label.lower().split()), rest.rstrip("]")
         port = _PORT.fullmatch(label)
         if name == "#sl":
@@ -150,7 +150,7 @@ def _check_decimals(header: Header, texts: dict) -> None:
     """perftest prints two or six decimals, and six for message rates: fewer means a line cut off."""
     last = header.columns[-1]
     for column, text in texts.items():
-        _, dot, decimals = text.partition(".")
+        _whole, dot, decimals = text.partition(".")
         if not dot:
             continue
         count = len(decimals)

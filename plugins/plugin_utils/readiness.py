@@ -8,6 +8,7 @@ result; the rules themselves are in ``readiness_<subject>.py``. Nothing here rea
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ from . import (
 from .catalogue import REFERENCE, catalogue
 from .readiness_expressions import evaluate, make_extra_rows
 from .readiness_findings import Context, Finding, Judgement, load_yaml, names
+from .readiness_reads import POD_READS, pods_by_purpose
 from .readiness_settings import TESTS, Settings
 
 Row = Mapping[str, Any]
@@ -122,6 +124,8 @@ def judge(context: Context) -> dict[str, Any]:
     things has an entry for each, with the same id. ``tests`` tells for each chosen test whether anything that it
     needs is in the way.
     """
+    reads = {**context.reads, **pods_by_purpose(context.settings, context.reads)}
+    context = dataclasses.replace(context, reads=reads, memory={})
     if not judge_api(context).findings:
         rows = table(context.settings)
     else:
@@ -248,6 +252,8 @@ def pending_reads(result: Mapping[str, Any], settings: Settings) -> list[str]:
         if row["id"] in ids
         for name in [*row["reads"], *row["also"]]
     }
+    if reads & set(POD_READS):
+        reads.add("all_pods")
     return sorted(reads)
 
 

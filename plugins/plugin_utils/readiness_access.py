@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .readiness_findings import Context, Finding, Judgement, meta, names
-from .readiness_reads import knows_kind
 from .readiness_settings import Settings
 
 #: Pod Security levels under which IPC_LOCK may not be added: their lists of capabilities do not have it
@@ -44,45 +43,33 @@ _TEST_RIGHTS = (
     ("pods", ("create", "get", "list", "patch", "delete"), "run the test pods"),
     ("pods/exec", ("create", "get"), "run commands in the test pods"),
 )
-#: What is read of parts that not every cluster has: (group/version, kind, resource, severity).
-_READ_KINDS = (
-    ("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies", "required"),
-    ("mellanox.com/v1alpha1", "NicNodePolicy", "nicnodepolicies", "required"),
-    (
-        "k8s.cni.cncf.io/v1",
-        "NetworkAttachmentDefinition",
-        "network-attachment-definitions",
-        "required",
-    ),
-    ("nv-ipam.nvidia.com/v1alpha1", "IPPool", "ippools", "advice"),
-    ("nv-ipam.nvidia.com/v1alpha1", "CIDRPool", "cidrpools", "advice"),
-    ("nvidia.com/v1", "ClusterPolicy", "clusterpolicies", "required"),
-    ("configuration.net.nvidia.com/v1alpha1", "NicDevice", "nicdevices", "advice"),
-    ("sriovnetwork.openshift.io/v1", "SriovNetworkNodeState", "sriovnetworknodestates", "advice"),
-)
+#: What each read takes: (verb, API group, resource, severity).
+READ_RIGHTS = {
+    "nodes": ("list", "", "nodes", "required"),
+    "all_pods": ("list", "", "pods", "required"),
+    "pods": ("list", "", "pods", "required"),
+    "daemon_pods": ("list", "", "pods", "required"),
+    "driver_pods": ("list", "", "pods", "required"),
+    "namespace": ("get", "", "namespaces", "required"),
+    "policies": ("list", "mellanox.com", "nicclusterpolicies", "required"),
+    "networks": ("list", "k8s.cni.cncf.io", "network-attachment-definitions", "required"),
+    "gpu_policies": ("list", "nvidia.com", "clusterpolicies", "required"),
+    "node_policies": ("list", "mellanox.com", "nicnodepolicies", "required"),
+    "ip_pools": ("list", "nv-ipam.nvidia.com", "ippools", "required"),
+    "cidr_pools": ("list", "nv-ipam.nvidia.com", "cidrpools", "required"),
+    "sriov_states": ("list", "sriovnetwork.openshift.io", "sriovnetworknodestates", "required"),
+    "nic_devices": ("list", "configuration.net.nvidia.com", "nicdevices", "advice"),
+}
+#: Reads that are always made; the others show by themselves whether they are allowed.
+_ALWAYS_READ = ("nodes", "all_pods", "namespace", "policies", "networks")
 
 
 def needed_rights(settings: Settings, apis: Mapping[str, Any] | None) -> list[Right]:
-    """Everything that readiness and the chosen tests will do, as rights. Kinds that the API does not know are left out."""
-    rights = [
-        Right("list", "", "nodes", None, "see labels and resources of the nodes"),
-        Right("list", "", "pods", None, "find the operators' pods and free resources"),
-        Right(
-            "get",
-            "",
-            "namespaces",
-            None,
-            "see the Pod Security level",
-            "advice",
-            settings.namespace,
-        ),
-    ]
-    for api_version, kind, resource, severity in _READ_KINDS:
-        if kind == "ClusterPolicy" and not settings.wants_gpu:
-            continue
-        if knows_kind(apis, api_version, kind):
-            why = f"read {kind} objects"
-            rights.append(Right("list", api_version.split("/")[0], resource, None, why, severity))
+    """Everything that readiness and the chosen tests will do, as rights, less API groups that are not served."""
+    reads = [*_ALWAYS_READ, "gpu_policies"] if settings.wants_gpu else list(_ALWAYS_READ)
+    rights = [read_right(read_id, settings) for read_id in reads]
+    # a kind that is not there needs no right to be read
+    rights = [right for right in rights if not right.group or _serves(apis, right.group)]
     for resource, verbs, why in _TEST_RIGHTS:
         rights += [Right(verb, "", resource, settings.namespace, why) for verb in verbs]
     rights.append(
@@ -93,6 +80,17 @@ def needed_rights(settings: Settings, apis: Mapping[str, Any] | None) -> list[Ri
         for secret in settings.image_pull_secrets
     ]
     return rights
+
+
+def read_right(read_id: str, settings: Settings) -> Right:
+    """The right that a read takes."""
+    verb, group, resource, severity = READ_RIGHTS[read_id]
+    name = settings.namespace if resource == "namespaces" else ""
+    return Right(verb, group, resource, None, "look at the cluster", severity, name)
+
+
+def _serves(apis: Mapping[str, Any] | None, group: str) -> bool:
+    return any(version.startswith(f"{group}/") for version in apis or {})
 
 
 def access_reviews(settings: Settings, apis: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -125,24 +123,28 @@ def judge_permissions(context: Context) -> Judgement:
     """Everything that the chosen tests will do is allowed. One finding lists all that is not."""
     rights = needed_rights(context.settings, context.cluster.get("apis"))
     results = _review_results(context.access)
-    refused_reads = [
-        right
-        for right in rights
-        if context.status(_READ_OF.get(right.resource, "")) == "forbidden" and not right.namespace
+    refused = [
+        read_right(read_id, context.settings)
+        for read_id in READ_RIGHTS
+        if context.status(read_id) == "forbidden"
     ]
     if len(results) != len(rights):
         words = str(context.access.get("msg") or "no answer to the SelfSubjectAccessReviews")
-        missing = list(refused_reads)
-        findings = [Finding("access_review_failed", words, kind="SelfSubjectAccessReview")]
+        missing = refused
+        # the tests themselves will tell; what was read was allowed
+        findings = [
+            Finding(
+                "access_review_failed", words, kind="SelfSubjectAccessReview", severity="advice"
+            )
+        ]
     else:
         findings = []
         missing = [
-            right
-            for right, result in zip(rights, results, strict=True)
-            if not _allowed(result) or right in refused_reads
+            right for right, result in zip(rights, results, strict=True) if not _allowed(result)
         ]
+        missing += refused
     for severity in ("required", "advice"):
-        lacking = [right for right in missing if right.severity == severity]
+        lacking = list(dict.fromkeys(right for right in missing if right.severity == severity))
         if lacking:
             findings.append(
                 Finding(
@@ -154,21 +156,6 @@ def judge_permissions(context: Context) -> Judgement:
                 )
             )
     return Judgement(findings, seen=f"{len(rights)} rights asked for, all allowed")
-
-
-_READ_OF = {
-    "nodes": "nodes",
-    "pods": "pods",
-    "namespaces": "namespace",
-    "nicclusterpolicies": "policies",
-    "nicnodepolicies": "node_policies",
-    "network-attachment-definitions": "networks",
-    "clusterpolicies": "gpu_policies",
-    "ippools": "ip_pools",
-    "cidrpools": "cidr_pools",
-    "nicdevices": "nic_devices",
-    "sriovnetworknodestates": "sriov_states",
-}
 
 
 def _review_results(access: Mapping[str, Any]) -> list[Mapping[str, Any]]:

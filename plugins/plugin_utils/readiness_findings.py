@@ -61,6 +61,8 @@ class Context:
     cluster: Mapping[str, Any] = field(default_factory=dict)
     access: Mapping[str, Any] = field(default_factory=dict)
     scc: Mapping[str, Any] = field(default_factory=dict)
+    # what several judges work out of the same reads, worked out once
+    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def status(self, read_id: str) -> str:
         """ok, no_kind, forbidden, failed or not_read."""

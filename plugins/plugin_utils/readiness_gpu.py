@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .readiness_findings import Context, Finding, Judgement, meta, names, status_of
-from .readiness_nodes import describe_node, ready_names
+from .readiness_nodes import all_nodes, ready_names
 from .readiness_operator import pod_problem
 from .readiness_policy import stale_generation
 from .readiness_quantity import version_tuple
@@ -101,8 +101,7 @@ def judge_memory_path(context: Context) -> Judgement:
         ready = ready_names(context.items("nodes")) if context.status("nodes") == "ok" else None
         return judge_peermem(context.items("driver_pods"), ready)
     if mode == "dmabuf":
-        nodes = [describe_node(item, context.settings) for item in context.items("nodes")]
-        kernels = {node.name: node.kernel for node in nodes if node.gpu}
+        kernels = {node.name: node.kernel for node in all_nodes(context) if node.gpu}
         old = tuple(n for n, kernel in kernels.items() if version_tuple(kernel) < _DMABUF_KERNEL)
         if old:
             seen = f"{names(old)}: kernel {kernels[old[0]] or 'not told'}"

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 _NAD = "NetworkAttachmentDefinition"
 _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 #: CNI types that hand a device of a device plugin to the pod, so the definition must name its resource.
-_DEVICE_TYPES = {"sriov", "ib-sriov", "ib-sriov-cni", "host-device"}
+DEVICE_TYPES = {"sriov", "ib-sriov", "ib-sriov-cni", "host-device"}
 _POOL_KINDS = {"ippool": "IPPool", "cidrpool": "CIDRPool"}
 
 
@@ -154,7 +154,7 @@ def _judge_definition(key: Key, fact: Mapping[str, Any], settings: Settings) -> 
     if resource and resource not in settings.rdma_resources:
         seen = f"{key[1]} is for {resource}; the test pods ask for {names(settings.rdma_resources)}"
         findings.append(Finding("nad_resource_mismatch", seen, resource, **where))
-    device_types = sorted(_DEVICE_TYPES.intersection(fact["types"]))
+    device_types = sorted(DEVICE_TYPES.intersection(fact["types"]))
     if device_types and not resource:
         seen = f"{key[1]} is of type {names(device_types)} and has no annotation {_RESOURCE}"
         findings.append(Finding("nad_without_resource", seen, **where, severity="advice"))

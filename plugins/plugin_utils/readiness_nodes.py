@@ -124,10 +124,21 @@ def chosen_nodes(context: Context) -> list[Node]:
 
     Signs are the NFD label in either form and with any value, and an RDMA resource under any known name.
     """
-    nodes = [describe_node(item, context.settings) for item in context.items("nodes")]
+    nodes = all_nodes(context)
     if context.settings.nodes:
-        return [node for node in nodes if node.name in context.settings.nodes]
+        wanted = set(context.settings.nodes)
+        return [node for node in nodes if node.name in wanted]
     return [node for node in nodes if node.label is not None or node.other_labels or node.offered]
+
+
+def all_nodes(context: Context) -> list[Node]:
+    """The facts of every node of the cluster."""
+    if "nodes" not in context.memory:
+        context.memory["nodes"] = [
+            describe_node(item, context.settings) for item in context.items("nodes")
+        ]
+    nodes: list[Node] = context.memory["nodes"]
+    return nodes
 
 
 def _ready(item: Item) -> tuple[bool, str]:
@@ -203,7 +214,7 @@ def judge_nodes_present(context: Context) -> Judgement:
 def judge_labels(context: Context) -> Judgement:
     """Nodes with an RDMA adapter carry the label that the operator's DaemonSets select, with the value "true"."""
     nodes = chosen_nodes(context)
-    every = [describe_node(item, context.settings) for item in context.items("nodes")]
+    every = all_nodes(context)
     serving = [node for node in nodes if node.serves_rdma]
     if not any(node.has_nfd for node in every):
         # where all nodes serve RDMA already, by whatever means, the label is no condition any more

@@ -97,7 +97,7 @@ def judge_operands(context: Context) -> Judgement:
     ready_nodes = ready_names(context.items("nodes"))
     pods = [
         pod
-        for pod in live_pods(context.items("pods"))
+        for pod in live_pods([*context.items("pods"), *context.items("daemon_pods")])
         if not is_operator_pod(pod)
         # a pod on a lost node is that node's trouble, and is told there
         and (context.status("nodes") != "ok" or _node(pod) in (ready_nodes | {""}))

@@ -65,7 +65,7 @@ class Cluster:
             config.perftest,
             config.time_scale,
             random.Random(config.seed + 1),
-            self.quirks,
+            quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
         self.kubelet.trees = trees
@@ -78,6 +78,7 @@ class Cluster:
         path = Path(config.rbac) if config.rbac else _SHIPPED_RBAC
         if path.exists():
             manifest = path.read_text()
+        content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
         # after the content, which is as if they had been at work already

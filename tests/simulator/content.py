@@ -739,6 +739,24 @@ def _busy(put: _Putter, config: Config) -> None:
 
 # ---- permissions
 
+# What every caller may do.
+EVERYBODY = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "system:basic-user", labels: {kubernetes.io/bootstrapping: rbac-defaults}}
+rules:
+  - apiGroups: [authorization.k8s.io]
+    resources: [selfsubjectaccessreviews, selfsubjectrulesreviews]
+    verbs: [create]
+  - {apiGroups: [authentication.k8s.io], resources: [selfsubjectreviews], verbs: [create]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "system:basic-user", labels: {kubernetes.io/bootstrapping: rbac-defaults}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:basic-user"}
+subjects: [{kind: Group, name: "system:authenticated", apiGroup: rbac.authorization.k8s.io}]
+"""
+
 # What the collection is to get by with, when no manifest with its own is at hand.
 BUILTIN_RBAC = """
 apiVersion: v1

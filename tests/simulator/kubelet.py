@@ -281,6 +281,7 @@ class Kubelet:
             adds |= set((context.get("capabilities") or {}).get("add") or [])
             privileged |= bool(context.get("privileged"))
         machine.gpus = limits.get("nvidia.com/gpu", 0)
+        machine.gpu_driver = machine.gpus > 0
         machine.devices = addressing.devices(self._config, node, index)
         machine.ipc_lock = "IPC_LOCK" in adds or "ALL" in adds or privileged
         machine.memlock_kib = 8192

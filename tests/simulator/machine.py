@@ -85,7 +85,8 @@ class Machine:
     addresses: list[str] = field(default_factory=list)  # of the cluster network
     attachments: list[Attachment] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
-    gpus: int = 0
+    gpus: int = 0  # visible in the container
+    gpu_driver: bool = True  # whether libcuda was mounted
     image: str = ""
     container: str = ""
     memlock_kib: int | None = None  # None: unlimited

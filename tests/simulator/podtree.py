@@ -92,6 +92,10 @@ class PodTrees:
         files["proc/self/status"] = (
             f"Name:\tsh\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nCapEff:\t{capabilities:016x}\nCapBnd:\t{capabilities:016x}\n"
         )
+        for number, device in enumerate(machine.devices):
+            link = root / "sys/class/infiniband" / device.name / "device"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"../../../devices/pci0000:00/{pci_slot(number)}")
         made: set[str] = set()
         for name, content in files.items():
             path = os.path.join(root, name)
@@ -108,9 +112,15 @@ def _script(path: Path, body: str) -> None:
     path.chmod(0o755)
 
 
+def pci_slot(number: int) -> str:
+    """The PCI address of a node's n-th adapter."""
+    return f"0000:{0x1A + 16 * number:02x}:00.0"
+
+
 def _hca(device: Device, number: int) -> dict[str, str]:
     base = f"sys/class/infiniband/{device.name}"
-    slot = f"0000:{0x1A + 16 * number:02x}:00.0"
+    slot = pci_slot(number)
+    pci = f"sys/devices/pci0000:00/{slot}"
     port = f"{base}/ports/1"
     rate = _RATES.get(int(device.rate_gbps), f"{device.rate_gbps:g} Gb/sec (4X NDR)")
     files = {
@@ -118,10 +128,10 @@ def _hca(device: Device, number: int) -> dict[str, str]:
         f"{base}/fw_ver": "28.43.2026",
         f"{base}/hca_type": "MT4129",
         f"{base}/board_id": "MT_0000000838",
-        f"{base}/device/numa_node": str(device.numa),
-        f"{base}/device/vendor": "0x15b3",
-        f"{base}/device/device": "0x1021",
-        f"{base}/device/uevent": f"DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:1021\nPCI_SLOT_NAME={slot}",
+        f"{pci}/numa_node": str(device.numa),
+        f"{pci}/vendor": "0x15b3",
+        f"{pci}/device": "0x1021",
+        f"{pci}/uevent": f"DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:1021\nPCI_SLOT_NAME={slot}",
         f"{port}/state": "4: ACTIVE" if device.up else "1: DOWN",
         f"{port}/phys_state": "5: LinkUp" if device.up else "3: Disabled",
         f"{port}/rate": rate,

@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from .options import Options, at_least
 
 
-@dataclass
+@dataclass(frozen=True)
 class Gpu:
-    """What the tool finds when it looks for a GPU."""
+    """The GPUs of a node, as the tool lists them."""
 
-    visible: int  # GPUs in the container
     name: str = "NVIDIA H100 80GB HBM3"
-    first_bus: int = 0x0F
+    buses: tuple[str, ...] = (
+        "0F:00",
+        "2D:00",
+        "44:00",
+        "5B:00",
+        "89:00",
+        "A8:00",
+        "C0:00",
+        "D8:00",
+    )
     integrated: int = 0
 
     def pcie(self, index: int) -> str:
-        return f"{self.first_bus + 16 * index:02X}:00"
+        return self.buses[index % len(self.buses)]
 
 
 class GpuFailed(Exception):
@@ -32,27 +40,27 @@ class GpuFailed(Exception):
 _NO_CONTEXT = "Couldn't init GPU context: 1\nFailed to init memory\n Couldn't create IB resources\n"
 
 
-def initialise(options: Options, version: str, gpu: Gpu, pid: int) -> str:
-    """From `initializing CUDA` to the context; raises GpuFailed."""
+def initialise(options: Options, version: str, gpu: Gpu, visible: int, pid: int) -> str:
+    """From `initializing CUDA` to the context, with so many GPUs visible in the container; raises GpuFailed."""
     out = ""
     index = options.cuda
     if options.cuda_bus_id is not None:
-        out += f"Got PCIe address of: {options.cuda_bus_id}\ninitializing CUDA\n"
+        out += "initializing CUDA\n"
         out += f"Finding PCIe BUS {options.cuda_bus_id}\nPicking GPU number 0\n"
         index = 0
     out += "initializing CUDA\n"
     assertion = 'destroying current CUDA Ctx\nAssertion "CUDA_SUCCESS == result" failed at src/cuda_memory.c:100\n'
     asserts = at_least(version, "6.20") and not at_least(version, "6.29")
-    if not gpu.visible:
+    if not visible:
         out += "cuInit(0) returned 100\n"
         if not at_least(version, "6.20"):
             raise GpuFailed(out, "")
         raise GpuFailed(out + (assertion if asserts else ""), _NO_CONTEXT)
-    if index is None or not 0 <= index < gpu.visible:
+    if index is None or not 0 <= index < visible:
         text = f"No such device ID ({index}) exists in system\n"
         raise GpuFailed(out + (assertion if asserts else ""), text + _NO_CONTEXT)
     out += "Listing all CUDA devices in system:\n"
-    for i in range(gpu.visible):
+    for i in range(visible):
         out += f"CUDA device {i}: PCIe address is {gpu.pcie(i)}\n"
     out += (
         f"\nPicking device No. {index}\n[pid = {pid}, dev = {index}] device name = [{gpu.name}]\n"

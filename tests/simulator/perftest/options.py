@@ -57,6 +57,8 @@ class Options:
     dmabuf: bool = False
     cpu_util: bool = False
     run_infinitely: bool = False
+    report_both: bool = False
+    tos: int | None = None
     output: str | None = None
     quiet_cpu: bool = False
     host: str | None = None
@@ -129,6 +131,7 @@ _SPEC: list[tuple[str, str, bool]] = [
     ("", "output", True),
     ("", "perform_warm_up", False),
     ("", "report_gbits", False),
+    ("", "report-both", False),
     ("", "retry_count", True),
     ("", "run_infinitely", False),
     ("", "tclass", True),
@@ -150,6 +153,7 @@ _NUMBERS = {
     "post_list": "Post List size",
     "mtu": "MTU",
     "margin": "margin",
+    "tos": "TOS",
 }
 
 
@@ -255,6 +259,7 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
         "post_list": "post_list",
         "mtu": "mtu",
         "margin": "margin",
+        "tos": "tos",
     }
     flags = {
         "all": "all_sizes",
@@ -264,6 +269,7 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
         "comm_rdma_cm": "comm_rdma_cm",
         "noPeak": "no_peak",
         "cpu_util": "cpu_util",
+        "report-both": "report_both",
         "run_infinitely": "run_infinitely",
         "CPU-freq": "quiet_cpu",
     }
@@ -293,6 +299,8 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
             options.cuda = int(value or "")
         except ValueError as error:
             raise Refused(f" CUDA device argument {value} should be int\n{_EXITED}") from error
+        if options.cuda < 0:
+            raise Refused(f" CUDA device must be non-negative int\n{_EXITED}")
     elif name == "use_cuda_dmabuf":
         if not has_cuda:
             raise Refused(err=_EXITED, out=" Unsupported memory type\n")
@@ -305,6 +313,8 @@ def _check(options: Options, version: str) -> None:
     if not 5 <= options.iterations <= 100_000_000:
         raise Refused(f" Iteration num should be between 5 and 100000000\n{_EXITED}")
     rule = "-" * 87 + "\n"
+    if options.iterations % options.post_list:
+        raise Refused("Number of iterations must be a multiple of post list size\n", out="-" * 87 + "\n")
     if options.all_sizes and options.duration is not None:
         raise Refused("Duration mode currently doesn't support running on all sizes.\n", out=rule)
     if options.on_gpu and options.tool == "ib_write_lat":

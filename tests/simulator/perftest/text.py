@@ -70,6 +70,8 @@ def peak_is_measured(options: Options) -> bool:
 def preamble(options: Options, version: str, recognised: bool) -> str:
     """What comes before the tool looks for its peer."""
     out = ""
+    if options.cuda_bus_id is not None:
+        out += f"Got PCIe address of: {options.cuda_bus_id}\n"
     receiver = options.verb == "SEND" and options.server and not options.bidirectional
     warned = options.duration is not None or options.run_infinitely or options.iterations > 20000
     if not options.latency and at_least(version, "6.20") and (warned or receiver):
@@ -82,11 +84,23 @@ def preamble(options: Options, version: str, recognised: bool) -> str:
         and not polls_dynamically(options, version)
     ):
         out += "Disabling dynamic polling\n"
+    if options.on_gpu and options.verb == "SEND" and at_least(version, "6.29"):
+        out = _scatter(out)
     if options.verb in ("READ", "ATOMIC") and not recognised:
         out += RULE
     if options.on_gpu and options.verb != "READ" and at_least(version, "6.20"):
         out += "Perftest doesn't supports CUDA tests with inline messages: inline size set to 0\n"
     return out
+
+
+def _scatter(before: str) -> str:
+    """6.29 turns scatter-to-CQE off for sends of device memory, and says so after its warnings."""
+    warning, mark, rest = before.partition("Disabling dynamic polling\n")
+    size = "MLX5_SCATTER_TO_CQE=0"
+    return (
+        f"{warning}{RULE}Scatter2CQE (size <= 64) is not supported with device memory send tests: setting {size}\n"
+        f"{mark}{rest}"
+    )
 
 
 def banner(options: Options, version: str, facts: Banner) -> str:
@@ -117,7 +131,7 @@ def banner(options: Options, version: str, facts: Banner) -> str:
     ]
     if not options.server or options.bidirectional:
         lines.append(f" TX depth        : {tx_depth(options)}")
-    if options.post_list > 1 and (not options.server or options.bidirectional):
+    if options.post_list > 1:
         lines.append(f" Post List       : {options.post_list}")
     if options.verb == "SEND" and (options.server or options.bidirectional):
         lines.append(f" RX depth        : {min(512, options.iterations)}")
@@ -138,7 +152,8 @@ def banner(options: Options, version: str, facts: Banner) -> str:
         lines.append(f" Max inline data : {facts.inline}[B]")
     lines += [
         f" rdma_cm QPs\t : {'ON' if options.rdma_cm else 'OFF'}",
-        f" Data ex. method : {'rdma_cm' if options.rdma_cm or options.comm_rdma_cm else 'Ethernet'}",
+        f" Data ex. method : {'rdma_cm' if options.rdma_cm or options.comm_rdma_cm else 'Ethernet'}"
+        + (f" \tTOS    : {options.tos}" if options.tos is not None and options.rdma_cm else ""),
     ]
     return "\n".join(lines) + "\n"
 
@@ -159,7 +174,7 @@ def address(side: str, options: Options, facts: Banner, address: Address) -> str
     """`side` is local or remote."""
     lid = f"{address.lid:#04x}" if address.lid else "0000"
     line = f" {side} address: LID {lid} QPN {address.qpn:#06x} PSN {address.psn:#06x}"
-    if not options.rdma_cm:
+    if not (options.rdma_cm or options.comm_rdma_cm):
         if options.verb == "READ":
             line += f" OUT {facts.outstanding_reads:#04x}"
         if options.verb in ("READ", "WRITE"):
@@ -203,7 +218,8 @@ def bandwidth_row(
     average = row.average_gbps * factor
     top = row.peak_gbps * factor if peak else 0.0
     tail = f"\t    {cpu:<3.2f}" if options.cpu_util and options.duration is not None else ""
-    if options.gbits and average < 0.1:
+    # the tool looks at its own direction before it adds the other
+    if options.gbits and average / (2 if options.bidirectional else 1) < 0.1:
         return (
             f" {size:<7d}    {iterations:d}           {top:.6f}            {average:.6f}"
             f"            {row.message_rate_mpps:.6f}{tail}"
@@ -222,6 +238,6 @@ def latency_row(options: Options, size: int, iterations: int, row: Latency) -> s
             rate = 1e6 / row.average
         return f" {size:<7d}       {iterations:<7d}         {row.average:<7.2f}        {rate:<7.2f}"
     return (
-        f" {size:<7d} {iterations:d}          {row.minimum:.2f}        {row.maximum:<7.2f}      {row.typical:<7.2f}  "
+        f" {size:<7d} {iterations:d}          {row.minimum:<7.2f}        {row.maximum:<7.2f}      {row.typical:<7.2f}  "
         f"\t       {row.average:<7.2f}     \t{row.stdev:<7.2f}\t\t{row.p99:<7.2f} \t\t{row.p999:<7.2f}"
     )

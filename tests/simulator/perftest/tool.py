@@ -49,6 +49,7 @@ class World:
     version: str = "6.29"
     scale: float = 0.1
     rng: random.Random = field(default_factory=lambda: random.Random(7))
+    gpu: gpu_text.Gpu = field(default_factory=gpu_text.Gpu)
     quirks: Any = None  # callable: Machine -> Quirks
 
     def quirks_of(self, machine: Machine) -> Quirks:
@@ -63,11 +64,13 @@ class _Exit(Exception):
         self.status = status
 
 
-_UNREAD = (
-    "ethernet_read_keys: Couldn't read remote address\n"
-    " Unable to read to socket/rdma_cm\n"
-    " Failed to exchange data between server and clients\n"
-)
+def _unread(role: str) -> str:
+    word = "to" if role == "server" else "from"
+    return (
+        "ethernet_read_keys: Couldn't read remote address\n"
+        f" Unable to read {word} socket/rdma_cm\n"
+        " Failed to exchange data between server and clients\n"
+    )
 
 
 class Run:
@@ -100,7 +103,7 @@ class Run:
     # ---- the run
     async def run(self) -> int:
         cuda_build = self.machine.perftest_has_cuda and not self.quirks.without_cuda
-        no_driver = self.quirks.no_cuda_driver or not self.machine.gpus
+        no_driver = self.quirks.no_cuda_driver or not self.machine.gpu_driver
         program = self.context.argv[0]
         if cuda_build and no_driver and not at_least(self.version, "6.26"):
             self.err.write(
@@ -144,15 +147,15 @@ class Run:
             await self._gpu(no_driver)
         self.session = session = await (self._accept() if options.server else self._connect(device))
         try:
-            await self._negotiate(session)
+            mtu = await self._negotiate(session, device)
             if options.on_gpu and not self.gpu_initialised:
                 await self._gpu(no_driver)
             self._register_host_memory()
-            return await self._measure(session, device, quiet)
+            return await self._measure(session, device, mtu, quiet)
         except PeerGone:
             if options.rdma_cm:
                 await asyncio.Event().wait()  # nothing tells it that the other end is gone
-            raise self._release(_UNREAD) from None
+            raise self._release(_unread(self.role)) from None
 
     def _find_device(self) -> Device:
         device = self.machine.device(self.options.device)
@@ -250,7 +253,9 @@ class Run:
                 " Unable to perform rdma_client function\n Unable to init the socket connection\n"
             ) from None
 
-    async def _negotiate(self, session: Session) -> None:
+    async def _negotiate(self, session: Session, device: Device) -> int:
+        """Versions, parameters and MTU; returns the MTU of the path."""
+        wanted = self.options.mtu or device.mtu
         mine = {
             "version": self.version,
             "verb": self.options.verb,
@@ -262,16 +267,21 @@ class Run:
             "num_of_qps": self.options.queue_pairs,
             "duration": self.options.duration or 0,
         }
-        theirs = await session.exchange(self.role, mine)
-        if not (at_least(self.version, "6.28") and at_least(theirs["version"], "6.28")):
-            return
-        for name in list(mine)[1:]:
+        theirs = await session.exchange(self.role, {**mine, "mtu": min(wanted, device.mtu)})
+        both_check = at_least(self.version, "6.28") and at_least(theirs["version"], "6.28")
+        for name in list(mine)[1:] if both_check else ():
             if self.options.all_sizes and name == "size":
                 continue
             if mine[name] != theirs[name]:
                 raise self.fail(
                     f" {name} mismatch: local={mine[name]}, remote={theirs[name]}\n Failed to negotiate parameters\n"
                 )
+        if wanted > device.mtu:
+            order = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[device.mtu]
+            self.out.write(
+                f"Requested mtu is higher than active mtu \nChanging to active mtu - {order}\n"
+            )
+        return int(min(wanted, device.mtu, theirs["mtu"]))
 
     # ---- memory
     def _may_lock(self, size: int) -> bool:
@@ -305,7 +315,7 @@ class Run:
         pid = self.context.process.pid
         try:
             opening = gpu_text.initialise(
-                options, self.version, gpu_text.Gpu(self.machine.gpus), pid
+                options, self.version, self.world.gpu, self.machine.gpus, pid
             )
         except gpu_text.GpuFailed as failure:
             self.out.write(failure.out)
@@ -318,7 +328,8 @@ class Run:
             return
         refusal = gpu_text.refused(self.version, errno, 14)
         if not options.rdma_cm:
-            self.out.write(opening + "destroying current CUDA Ctx\n")
+            ends = "destroying current CUDA Ctx\n" if at_least(self.version, "6.20") else ""
+            self.out.write(opening + ends)
             raise self.fail(refusal + " Couldn't create IB resources\n")
         # With -R the connection's event handler fails: older versions crash, the newest tries ten times.
         refusal += (
@@ -348,28 +359,16 @@ class Run:
         return self.fail(err, status)
 
     # ---- the test
-    async def _measure(self, session: Session, device: Device, quiet: bool) -> int:
+    async def _measure(self, session: Session, device: Device, mtu: int, quiet: bool) -> int:
         options, out = self.options, self.out
         gid = device.best_gid()
         if options.gid_index is not None:
             gid = next((g for g in device.gids if g.index == options.gid_index), None)
         missing = not device.infiniband and (gid is None)
-        wanted = options.mtu or device.mtu
-        if options.mtu and options.mtu > device.mtu:
-            order = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[device.mtu]
-            out.write(
-                f"Requested mtu is higher than active mtu \nChanging to active mtu - {order}\n"
-            )
-            wanted = device.mtu
-        hello = {
-            "mtu": min(wanted, device.mtu),
-            "link": device.infiniband,
-        }
-        theirs = await session.exchange(self.role, hello)
         facts = text.Banner(
-            device=options.device or device.name,
+            device=self._shown(device),
             transport=device.transport,
-            mtu=min(hello["mtu"], theirs["mtu"]),
+            mtu=mtu,
             infiniband=device.infiniband,
             gid_index=(
                 None
@@ -419,8 +418,18 @@ class Run:
                 out.write(text.address("local", options, facts, item))
             for item in theirs_too["addresses"]:
                 out.write(text.address("remote", options, facts, item))
-            out.write(text.RULE + text.header(options, self.version))
+            out.write(text.RULE)
+            if not (options.server and options.latency and options.verb == "READ"):
+                out.write(text.header(options, self.version))
         return await self._rows(session, device, theirs_too, quiet)
+
+    def _shown(self, device: Device) -> str:
+        """The device's name in the banner: with -R, 6.28 and newer show the one that the route led to."""
+        if options_name := self.options.device:
+            if self.options.rdma_cm and at_least(self.version, "6.28"):
+                return device.name
+            return options_name
+        return device.name
 
     def _inline(self, device: Device) -> int:
         if not device.recognised or self.options.on_gpu or not self.options.latency:
@@ -497,6 +506,7 @@ class Run:
             fabric.end(source, sink)
         session.send("client", ("end", 0, None))
         await session.receive("client")
+        self._both_directions(size, row, quiet)
         if not quiet:
             self.out.write(text.RULE)
         if missed_limit:
@@ -597,11 +607,28 @@ class Run:
         if not every and last and not options.latency and not options.run_infinitely:
             self._print_row(last[0], last[1], quiet, at_server=True)
         session.send("server", "bye")
+        if last:
+            self._both_directions(last[0], last[1], quiet)
         if not quiet and not (options.latency and options.verb == "READ"):
             self.out.write(text.RULE)
-        elif not quiet:
-            pass
         raise self._release("", 0)
+
+    def _both_directions(self, size: int, row: Any, quiet: bool) -> None:
+        """--report-both: each direction in a table of its own."""
+        options = self.options
+        if quiet or not (options.report_both and options.bidirectional) or options.latency:
+            return
+        half = replace(
+            row,
+            peak_gbps=row.peak_gbps / 2,
+            average_gbps=row.average_gbps / 2,
+            message_rate_mpps=row.message_rate_mpps / 2,
+        )
+        for title in ("Local", "Remote"):
+            self.out.write(
+                f"{text.RULE}\n {title} results: \n{text.RULE}{text.header(options, self.version)}"
+            )
+            self._print_row(size, half, quiet, at_server=False)
 
 
 async def perftest(world: World, context: Context) -> int:

@@ -30,8 +30,9 @@ def test_from_reads_to_a_report():
     results = [{"item": read, "resources": healthy().get(read["id"], [])} for read in due]
     seen = FILTERS["readiness_outcomes"](results, {})
     due = FILTERS["readiness_reads"]({}, {}, seen)
-    assert [read["id"] for read in due] == ["ip_pools"]
-    results = [{"item": due[0], "resources": healthy()["ip_pools"]}]
+    assert [read["id"] for read in due] == ["all_pods", "ip_pools"]
+    brought = [healthy()["pods"], healthy()["ip_pools"]]
+    results = [{"item": read, "resources": items} for read, items in zip(due, brought, strict=True)]
     seen = FILTERS["readiness_outcomes"](results, seen)
     report = FILTERS["readiness_judge"](seen, {}, context({}).cluster, access({}), {})
     assert report["result"]["passed"], report["message"]

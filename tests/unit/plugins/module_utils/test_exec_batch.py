@@ -160,7 +160,7 @@ def test_everything_in_one_burst_with_the_close() -> None:
         burst = b"".join(call.frame(bytes([c]) + d) for c, d in ((2, b"\x01pid:7\x01e"), (1, b"o")))
         call.accept(early=burst + call.status_frame(failure(4)) + call.close_frame())
 
-    for _ in range(20):
+    for _time in range(20):
         result, _server = one(behaviour)
         assert (result["stdout"], result["stderr"], result["rc"]) == ("o", "e", 4)
 

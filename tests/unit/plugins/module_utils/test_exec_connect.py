@@ -113,7 +113,7 @@ def test_tokens_are_refreshed_at_every_connection(server) -> None:
     connector = Connector(
         configuration(server.url, api_key={"authorization": "old"}, refresh_api_key_hook=refresh)
     )
-    for _ in range(3):
+    for _time in range(3):
         connector.open(PATH, 5).sock.close()
     sent = [call.header("authorization")[0] for call in server.execs]
     assert sent == ["Bearer a", "Bearer b", "Bearer c"]

@@ -86,7 +86,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "api_unreachable": ({}, {}, {"cluster": FAILED_READ}, "failed"),
     "api_unauthorized": ({}, {}, {"cluster": {"msg": "401 Reason: Unauthorized"}}, "failed"),
     "forbidden": (healthy(), {}, {"access": access({}, ("pods",))}, "failed"),
-    "access_review_failed": (healthy(), {}, {"access": {"msg": "boom"}}, "failed"),
+    "access_review_failed": (healthy(), {}, {"access": {"msg": "boom"}}, "advice"),
     "read_failed": (replaced(own_pods="failed"), {}, {}, "failed"),
     "not_read": (replaced(own_pods="failed"), {}, {}, "skipped"),
     "expression_failed": (
@@ -620,9 +620,17 @@ def test_one_finding_lists_all_missing_permissions():
 
 
 def test_permissions_that_only_advice_needs_do_not_block():
-    result = check(healthy(), access=access({}, ("events", "ippools")))
+    result = check(healthy(), access=access({}, ("events",)))
     assert result["passed"]
     assert codes(result, "advice") == {"forbidden"}
+
+
+def test_a_pool_that_may_not_be_read_blocks_and_says_what_is_missing():
+    result = check(replaced(ip_pools="forbidden"))
+    assert codes(result, "failed") == {"forbidden"}
+    assert "list ippools.nv-ipam.nvidia.com" in entries(result, "permissions")[0]["seen"]
+    result = check(replaced(nic_devices="forbidden"))
+    assert (result["passed"], codes(result, "advice")) == (True, {"forbidden"})
 
 
 def test_named_nodes_must_each_be_usable():

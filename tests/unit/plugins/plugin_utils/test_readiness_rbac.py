@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import needed_rights
+from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import (
+    READ_RIGHTS,
+    needed_rights,
+    read_right,
+)
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_reads import (
     NETWORK_KINDS,
     plan_reads,
@@ -35,9 +39,12 @@ def granted(objects, kind):
 
 
 def needed(cluster_wide):
+    settings = make_settings({})
+    rights = needed_rights(settings, APIS)
+    rights += [read_right(read_id, settings) for read_id in READ_RIGHTS]
     return {
         (right.verb, right.group, right.resource)
-        for right in needed_rights(make_settings({}), APIS)
+        for right in rights
         if (right.namespace is None) is cluster_wide
     }
 
