@@ -250,11 +250,25 @@ def judge_labels(context: Context) -> Judgement:
                 severity=_unless_serving(without),
             )
         )
+    bare = _gpu_nodes_without_rdma(context, every)
+    if bare and nodes:
+        seen = "GPUs, but no sign of an RDMA adapter; left out of the tests"
+        findings.append(
+            _told("nfd_label_missing", bare, seen, required=required, severity="advice")
+        )
     if not nodes:
         seen = f"none of {len(every)} nodes has a label for vendor 15b3"
         findings.append(Finding("nfd_label_missing", seen, required, kind="Node"))
     labelled = sum(node.label == "true" for node in nodes)
     return Judgement(findings, seen=f"{labelled} of {len(every)} nodes carry {NFD_LABEL}=true")
+
+
+def _gpu_nodes_without_rdma(context: Context, nodes: list[Node]) -> list[Node]:
+    """Nodes that are probably meant to be in the fabric, and show nothing of it."""
+    if context.settings.nodes:
+        return []
+    chosen = {node.name for node in chosen_nodes(context)}
+    return [node for node in nodes if node.gpu and node.gpu[0] > 0 and node.name not in chosen]
 
 
 def _unless_serving(nodes: list[Node]) -> str | None:
@@ -376,6 +390,8 @@ def judge_gpu_nodes(context: Context) -> Judgement:
     resource = context.settings.gpu_resource
     minimum = context.settings.minimum_nodes
     nodes = [node for node in chosen_nodes(context) if node.usable and node.serves_rdma]
+    if len(nodes) < minimum:
+        return Judgement(skipped="too few nodes are fit for RDMA, which is told")
     served = [node for node in nodes if node.serves_gpu]
     findings = []
     if len(served) < minimum:

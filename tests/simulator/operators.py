@@ -18,6 +18,7 @@ from .config import Config
 from .store import Event, thaw
 
 Obj = dict[str, Any]
+POLICY = "nic-cluster-policy"
 POLICIES = ("mellanox.com", "nicclusterpolicies")
 POOLS = ("nv-ipam.nvidia.com", "ippools")
 NADS = ("k8s.cni.cncf.io", "network-attachment-definitions")
@@ -67,7 +68,7 @@ def pci_address(rail: int) -> str:
 class Operators:
     """Reacts to changes of the store.
 
-    by_fault: whether an object is as a fault has made it, so that nobody is to react. delay_s: how long one thing takes.
+    by_fault: whether an object is as a fault has made it, so that nobody is to react. hit: whether a fault is on. delay_s: how long one thing takes.
     """
 
     def __init__(
@@ -75,12 +76,16 @@ class Operators:
         api: Api,
         config: Config,
         by_fault: Callable[[tuple[str, str], str | None, str], bool],
+        hit: Callable[[str], Any],
         delay_s: float = 0.5,
     ) -> None:
         self._api, self._config, self._by_fault, self._delay = api, config, by_fault, delay_s
+        self._hit = hit
         self._find = api.registry.find
         #: What policies and SR-IOV policies serve: source -> {resource: {rail: count}}.
-        self._served: dict[str, dict[str, dict[int, int]]] = {}
+        self._served: dict[str, dict[str, dict[int, int]]] = {
+            f"policy/{POLICY}": {config.rdma_resource(k): {k: 63} for k in range(config.rails)}
+        }
         store = api.store
         store.listen(POLICIES, self._on_policy)
         store.listen(POOLS, self._on_pool)
@@ -159,7 +164,9 @@ class Operators:
     def _changed(self, event: Event) -> bool:
         """Whether it is about a spec: not a status, and not a fault that comes or goes."""
         obj, meta = event.entry.obj, event.entry.obj["metadata"]
-        if self._by_fault(event.key, meta.get("namespace"), meta["name"]):
+        if self._hit("operator_absent") or self._by_fault(
+            event.key, meta.get("namespace"), meta["name"]
+        ):
             return False
         return event.before is None or event.before.obj.get("spec") != obj.get("spec")
 
@@ -168,12 +175,21 @@ class Operators:
         obj = event.entry.obj
         if event.kind == "DELETED":
             if not self._by_fault(event.key, None, obj["metadata"]["name"]):
-                self._serve("policy", obj, _policy_resources(obj, self._config))
                 self._serve("policy", obj, {})
             return
         # A fault that removed it and is over now brings it back with its status: nothing is to be done.
         if self._changed(event) and not (event.before is None and obj.get("status")):
+            if obj["metadata"]["name"] != POLICY:
+                self._after(0, lambda: self._ignore(obj))
+                return
             self._after(self._delay / 2, lambda: self._policy(obj, 0))
+
+    def _ignore(self, obj: Obj) -> None:
+        name = obj["metadata"]["name"]
+        policy = self._now(POLICIES, obj)
+        if policy is not None:
+            reason = f"Unsupported NicClusterPolicy instance {name}. Only instance with name {POLICY} is supported"
+            self._set_status(POLICIES, policy, {"state": "ignore", "reason": reason})
 
     def _policy(self, obj: Obj, step: int) -> None:
         policy = self._now(POLICIES, obj)
@@ -185,7 +201,7 @@ class Operators:
         for path, name, takes in _COMPONENTS:
             entry: Obj = {"name": name, "state": "ignore"}
             if _at(policy["spec"], path) is not None:
-                ready = step >= takes
+                ready = step >= takes and not self._stuck(name)
                 entry["state"] = "ready" if ready else "notReady"
                 if not ready and name in _MESSAGES:
                     entry["message"] = _MESSAGES[name]
@@ -201,19 +217,16 @@ class Operators:
         else:
             self._serve("policy", policy, _policy_resources(policy, self._config))
 
+    def _stuck(self, component: str) -> bool:
+        fault = self._hit("policy_not_ready")
+        return bool(fault) and fault["component"] == component
+
     # ---- resources of nodes
     def _serve(self, kind: str, obj: Obj, resources: dict[str, dict[int, int]]) -> None:
         """Puts what an object serves on the nodes, in place of what it served before."""
         source = f"{kind}/{obj['metadata']['name']}"
-        if source not in self._served and kind == "policy":
-            # what the content's policy serves has never been told
-            self._served[source] = {
-                self._config.rdma_resource(rail): {rail: 63} for rail in range(self._config.rails)
-            }
         gone = set(self._served.get(source, {})) - set(resources)
         self._served[source] = resources
-        if not resources:
-            del self._served[source]
         labels = (obj.get("spec") or {}).get("nodeSelector") if kind == "sriov" else None
         for node in list(self._nodes(labels)):
             new = thaw(node)
