@@ -38,6 +38,10 @@ _COMPONENTS = (
     (("rdmaSharedDevicePlugin",), "state-RDMA-device-plugin", 2),
     (("ibKubernetes",), "state-ib-kubernetes", 1),
     (("nvIpam",), "state-nv-ipam-cni", 1),
+    (("nicFeatureDiscovery",), "state-nic-feature-discovery", 1),
+    (("docaTelemetryService",), "state-doca-telemetry-service", 1),
+    (("nicConfigurationOperator",), "state-nic-configuration-operator", 1),
+    (("spectrumXOperator",), "state-spectrum-x-operator", 1),
 )
 _MESSAGES = {
     "state-OFED": "driver is being built on the nodes",
@@ -83,9 +87,8 @@ class Operators:
         self._hit = hit
         self._find = api.registry.find
         #: What policies and SR-IOV policies serve: source -> {resource: {rail: count}}.
-        self._served: dict[str, dict[str, dict[int, int]]] = {
-            f"policy/{POLICY}": {config.rdma_resource(k): {k: 63} for k in range(config.rails)}
-        }
+        self._at_start = {config.rdma_resource(k): {k: 63} for k in range(config.rails)}
+        self._served: dict[str, dict[str, dict[int, int]]] = {f"policy/{POLICY}": self._at_start}
         store = api.store
         store.listen(POLICIES, self._on_policy)
         store.listen(POOLS, self._on_pool)
@@ -177,8 +180,10 @@ class Operators:
             if not self._by_fault(event.key, None, obj["metadata"]["name"]):
                 self._serve("policy", obj, {})
             return
-        # A fault that removed it and is over now brings it back with its status: nothing is to be done.
-        if self._changed(event) and not (event.before is None and obj.get("status")):
+        if event.before is None and obj.get("status"):
+            # put back as it was at the start
+            self._serve("policy", obj, self._at_start)
+        elif self._changed(event):
             if obj["metadata"]["name"] != POLICY:
                 self._after(0, lambda: self._ignore(obj))
                 return
