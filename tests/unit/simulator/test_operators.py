@@ -16,7 +16,12 @@ NODE = "/api/v1/nodes/gpu-node-1"
 
 def create(cluster, path, kind, name, spec):
     """Posts an object; the path tells its version."""
-    body = {"apiVersion": "/".join(path.split("/")[2:4]), "kind": kind, "metadata": {"name": name}, "spec": spec}
+    body = {
+        "apiVersion": "/".join(path.split("/")[2:4]),
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
     answer = cluster.post(path, body)
     assert answer.code == 201, answer.body
 
@@ -60,7 +65,9 @@ def test_a_policy_is_not_ready_at_first_and_serves_what_it_says(cluster):
     entry = {"resourceName": "hostdev", "selectors": {"pciAddresses": ["0000:1b:00.0"]}}
     plugin = {
         "image": "sriov-network-device-plugin",
-        "config": json.dumps({"resourceList": [entry, {"resourceName": "none", "selectors": {"devices": ["1017"]}}]}),
+        "config": json.dumps(
+            {"resourceList": [entry, {"resourceName": "none", "selectors": {"devices": ["1017"]}}]}
+        ),
     }
     assert cluster.patch(POLICY, {"spec": {"sriovDevicePlugin": plugin}}).code == 200
     cluster.until(lambda: cluster.get(POLICY).json["status"]["state"] == "notReady", 5)
