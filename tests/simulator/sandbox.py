@@ -140,8 +140,15 @@ class Sandboxes:
         slots.append((f"rail-{rail}", index, slot))
         deployed = self.operators.address(nad, pod["spec"]["nodeName"], slot)
         found = [deployed] if deployed else found
-        infiniband = self._config.link == "infiniband"
-        return Attachment(full, interface, rail, found, addressing.mac(self._rng, infiniband))
+        mac = addressing.mac(self._rng)
+        if self._config.link == "infiniband":
+            # the hardware address of an IPoIB interface ends in the GID of its port
+            node = pod["spec"]["nodeName"]
+            devices = addressing.devices(self._config, node, index)
+            guid = next(d.guid for d in devices if d.port.rail == rail).replace(":", "")
+            octets = "0000029bfe80000000000000" + guid
+            mac = ":".join(octets[i : i + 2] for i in range(0, len(octets), 2))
+        return Attachment(full, interface, rail, found, mac)
 
     def _rail_of(self, nad: Obj) -> int:
         """The rail a network is on: by its resource or the master interface in its configuration, by its name, else 0."""
