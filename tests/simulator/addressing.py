@@ -74,14 +74,17 @@ class Addresses:
         self._used.get((network, index), set()).discard(slot)
 
 
-def mac(rng: random.Random, infiniband: bool = False) -> str:
-    """A MAC of an interface; 20 bytes for IPoIB."""
+def mac(rng: random.Random) -> str:
+    """A MAC of an interface."""
     octets = [rng.randrange(256) for _ in range(6)]
     octets[0] = octets[0] & 0xFC | 0x02
-    text = ":".join(f"{o:02x}" for o in octets)
-    if not infiniband:
-        return text
-    return "00:00:02:9b:fe:80:00:00:00:00:00:00:" + eui64(text)
+    return ":".join(f"{o:02x}" for o in octets)
+
+
+def ipoib_mac(guid: str) -> str:
+    """The hardware address of an IPoIB interface, 20 bytes: it ends in the GID of its port, fe80:: and the GUID."""
+    octets = "0000029bfe80000000000000" + guid.replace(":", "")
+    return ":".join(octets[i : i + 2] for i in range(0, len(octets), 2))
 
 
 def eui64(text: str) -> str:

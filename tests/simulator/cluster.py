@@ -18,7 +18,7 @@ from .faults import Faults
 from .kubelet import Kubelet
 from .local_backend import LocalBackend
 from .machine import Machine
-from .network_operator import NetworkOperator
+from .operators import Operators
 from .overlay import Overlay
 from .perftest.options import TOOLS
 from .perftest.tool import Quirks, World
@@ -79,7 +79,6 @@ class Cluster:
         self.kubelet = Kubelet(
             config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
         )
-        self.operator = NetworkOperator(config, self.api, self.faults, self.sandboxes)
         self.execs = 0
         self.requests: Counter[str] = Counter()
         content.populate(self.api, config)
@@ -90,6 +89,9 @@ class Cluster:
         content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
+        # after the content, which is as if they had been at work already
+        self.operators = Operators(self.api, config, self.overlay.has, self.faults.hit)
+        self.sandboxes.operators = self.operators
         self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
 

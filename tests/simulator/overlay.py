@@ -66,6 +66,10 @@ class Overlay:
         )
         self._api.put(resource, obj)
 
+    def has(self, key: tuple[str, str], namespace: str | None, name: str) -> bool:
+        """Whether a fault has changed or removed an object."""
+        return (key, namespace, name) in self._before
+
     def restore(self) -> None:
         """Puts everything back."""
         for timer in self._timers:

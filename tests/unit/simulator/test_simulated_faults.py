@@ -295,9 +295,9 @@ def test_reset_puts_back_what_was_there(cluster):
     from simulator import client
 
     cluster.faults("resource_zero")
-    cluster.delete(POLICY)
-    cluster.patch("/api/v1/nodes/gpu-node-1", {"metadata": {"labels": {"x": "y"}}})
     cluster.run(pod("a", "gpu-node-1"))
+    cluster.delete(POLICY)  # and with it the resources that its device plugin serves
+    cluster.patch("/api/v1/nodes/gpu-node-1", {"metadata": {"labels": {"x": "y"}}})
     client.reset(cluster.folder)
     assert cluster.get(POLICY).json["status"]["state"] == "ready"
     assert "x" not in cluster.get("/api/v1/nodes/gpu-node-1").json["metadata"]["labels"]
