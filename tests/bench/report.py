@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """How long a report takes and how large its files are: 2 to 512 nodes.
 
     python tests/bench/report.py [--limit SECONDS]
