@@ -104,6 +104,18 @@ command -v stdbuf >/dev/null 2>&1 && say stdbuf yes
 
 if [ "${2-}" = cuda ]; then
   nvidia-smi -L 2>&1 | while IFS= read -r l; do say gpu "$l"; done
+  # 0, 00000000:3B:00.0 is /sys/bus/pci/devices/0000:3b:00.0
+  nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader 2>/dev/null | tr A-F a-f | while IFS=', ' read -r i b; do
+    d=$R/sys/bus/pci/devices/${b#????}
+    pci=$(cd -P "$d" 2>/dev/null && pwd) || continue
+    value "$d/numa_node"
+    say gpu_path "$i" "${pci#"$R"}" "$v"
+  done
+  if [ -d "$R/sys/module" ]; then
+    peermem=no
+    for m in nvidia_peermem nv_peer_mem; do [ -d "$R/sys/module/$m" ] && peermem=yes; done
+    say peermem "$peermem"
+  fi
   nvidia-smi topo -m 2>&1 | while IFS= read -r l; do say topo "$l"; done
 fi
 say end

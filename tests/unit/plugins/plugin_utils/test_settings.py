@@ -55,8 +55,9 @@ def test_gpu():
     assert (made["gpu_resource"], made["gpu_count"], made["cuda_method"]) == (
         "nvidia.com/gpu",
         1,
-        "peermem",
+        "auto",
     )
+    assert made["cuda_device"] == "auto"
 
 
 @pytest.mark.parametrize(

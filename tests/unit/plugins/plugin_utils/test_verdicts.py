@@ -233,6 +233,7 @@ STATE = {
     "endpoints": [],
     "rounds": 2,
     "findings": [],
+    "notes": [],
     "left_behind": [],
     "check_mode": False,
     "started": "2026-01-15T09:00:00Z",
