@@ -73,3 +73,26 @@ def pair_sums(links: list[dict]) -> list[dict]:
             }
         )
     return sums
+
+
+def remarks(result: dict) -> list[str]:
+    """Sentences about what is no verdict and yet worth knowing: choices that were made, outliers, sums of pairs of nodes.
+
+    Args:
+        result: of a test, as `verdicts.conclude` makes it.
+    """
+    said = list(result["notes"])
+    for o in result["outliers"]:
+        said.append(
+            f"outlier: {o['link']} passed with {o['bandwidth_average_gbps']:.1f} Gb/s, {o['below_percent']:g} % below the"
+            f" median {o['median_gbps']:.1f} Gb/s of rail {o['rail']}"
+        )
+    measured = [p for p in result["pairs"] if p["sum_gbps"] is not None]
+    if measured:
+        least = min(measured, key=lambda p: p["sum_gbps"])
+        rate = f" of {least['line_rate_gbps']:g}" if least["line_rate_gbps"] else ""
+        said.append(
+            f"{len(least['rails'])} rails at once: the least sum is {least['sum_gbps']:.1f}{rate} Gb/s,"
+            f" {least['client_node']} to {least['server_node']}"
+        )
+    return said
