@@ -798,7 +798,7 @@ class Batch:
 
     def _signal(self, run: _Run, pid: int, name: str) -> _Sent:
         """Send a signal by a fresh exec ("0" only asks whether the process is there)."""
-        until = time.monotonic() + max(1.0, self._kill_after + self._grace)
+        until = time.monotonic() + max(3.0, self._kill_after + self._grace)
         opened = self._open(run, kill_command(name, pid), until, None, self._ending)
         if isinstance(opened, Trouble):
             return _Sent(opened.message, pod_gone=opened.reason in _POD_GONE)

@@ -26,6 +26,8 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.perftest_messages impo
 _FIGURE = re.compile(r"\s*(-?(?:\d{1,15}\.\d{6}|nan|inf))\s*", re.ASCII)
 _VERSION = re.compile(r"\s*Version: (\d+\.\d[\w.+-]{0,32})", re.ASCII)
 _RULE = "-" * 40
+# No line of a banner, a table or an error is shorter.
+_SHORTEST = 6
 _KEPT_REJECTED = 100
 _MAX_RUNS = 1000
 _ONE_SIDED = ("write", "read", "atomic")
@@ -88,7 +90,12 @@ class _Run:
             return "server"
         if self.command is not None:
             return self.command.role
-        return "client" if self.title and "tx_depth" in self.parameters else None
+        if self.title is None:
+            return None
+        if "tx_depth" in self.parameters:
+            return "client"
+        # Only who sends prints its TX depth: the client, and in a bidirectional test both.
+        return "server" if "connection" in self.parameters and not self.bidirectional() else None
 
     def tableless(self) -> bool:
         """Tell whether this end prints no table at all even when all is well."""
@@ -144,7 +151,7 @@ class _Reader:
 
     def read(self, lines: list[str]) -> None:
         for number, raw in enumerate(lines, 1):
-            if len(raw) < 3:
+            if len(raw) < _SHORTEST:
                 continue
             self.line(number, raw[: perftest_lines.MAX_LINE])
 
@@ -156,7 +163,9 @@ class _Reader:
         if _RULE in line:
             if run.open and (run.rows or run.rejected):
                 run.open, run.closed = False, True
-        elif not body.lstrip()[:1].isdigit() or not self.digits(run, number, body):
+            return
+        first = body.lstrip()[:1]
+        if not ("0" <= first <= "9" and self.digits(run, number, body)):
             self.words(run, line)
 
     def header_line(self, line: str) -> bool:

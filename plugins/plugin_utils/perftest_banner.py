@@ -12,6 +12,7 @@ _TITLE = re.compile(
     r"(?:^|\s)(RDMA_Write|RDMA_Read|Send|Atomic|Raw_?Ethernet)((?:_imm)?\b[\w /+-]{0,80}?)\b(BW|Latency)\b([\w -]{0,40}?)Test\s*$",
     re.ASCII,
 )
+_LONGEST_TITLE = 120
 _VERB = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
 
 # Name in the banner -> (key, reader). Names as printed by 5.x to 6.29 and the forks seen.
@@ -75,9 +76,10 @@ _ROCM_ALLOCATED = re.compile(
 
 def read_title(line: str) -> dict | None:
     """Return {verb, kind, bidirectional, write_with_imm, title} of the line that names the test, or None."""
-    if "Test" not in line:
+    line = line.rstrip()
+    if not line.endswith("Test"):
         return None
-    match = _TITLE.search(line)
+    match = _TITLE.search(line[-_LONGEST_TITLE:])
     if match is None:
         return None
     name, before, kind, _after = match.groups()

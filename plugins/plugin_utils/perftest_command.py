@@ -85,7 +85,7 @@ class Command:
                 self.options[name] = value if equals else True
             elif len(word) > 1 and word[0] == "-":
                 position = self._short(word[1:], words, position)
-            elif word in (">", ">>", "|", "&", "2>&1", "&&", ";"):
+            elif word in (">", ">>", "|", "&", "2>&1", "&&", ";") or word.startswith("#"):
                 break
             else:
                 self.server = word

@@ -12,7 +12,10 @@ MAX_LINE = 4096
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]?|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)?|[@-Z\\^_]|[ -/][0-~]|[0-9=>])"
 )
+_WORD = re.compile(r"\w")
 _CONTROL = {code: None for code in range(32) if code not in (9, 10)} | {127: None}
+
+_TYPOGRAPHY = {0xA0: " ", 0x202F: " ", 0xFEFF: None, 0x200B: None, 0x2018: "'", 0x2019: "'"}
 
 # What loggers put before a line. Tried only where the table's header had something before it.
 _PREFIX = re.compile(
@@ -37,6 +40,9 @@ def clean_lines(text: str) -> list[str]:
     if "\n" not in text and "\\n" in text:
         # A text that went through a JSON or YAML dump and was never decoded.
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
+    if not text.isascii():
+        # What web pages and word processors put in the place of blanks and apostrophes.
+        text = text.translate(_TYPOGRAPHY)
     if not text.isprintable():
         text = text.translate(_CONTROL)
     return text.split("\n")
@@ -44,7 +50,7 @@ def clean_lines(text: str) -> list[str]:
 
 def is_prefix(text: str) -> bool:
     """Tell whether what stands before a table's header is a log prefix, or marks only."""
-    if not any(char.isalnum() for char in text):
+    if not text or not _WORD.search(text):
         return True
     match = _PREFIX.match(text + " ")
     return match is not None and match.end() == len(text)

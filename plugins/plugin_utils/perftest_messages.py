@@ -15,6 +15,7 @@ _WARNING = re.compile(
     r"|Disabling dynamic polling"
     r"|Device not recognized to implement inline feature"
     r"|Requested mtu is higher than active mtu|Changing to active mtu"
+    r"|Max msg size in UD is MTU|Changing to this MTU"
     r"|inline size set to"
     r"|is not supported with device memory send tests: setting"
     r"|less than minimum CQE number"

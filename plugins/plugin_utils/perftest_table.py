@@ -15,7 +15,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.units import gbps_from
 
 # Unit of the header -> (figure per byte and million messages a second, name of the unit).
 # "MB/sec" was printed up to 6.21 and is 2^20 byte/s all the same.
-UNITS = {"MB/sec": 1e6 / (1 << 20), "MiB/sec": 1e6 / (1 << 20), "Gb/sec": 8e-3}
+UNITS = {"MB/sec": 1e6 / (1 << 20), "MiB/sec": 1e6 / (1 << 20), "Gb/sec": 8e-3, "Gbps": 8e-3}
 MAX_MESSAGE = 1 << 31
 MAX_ITERATIONS = 1 << 63
 
@@ -184,7 +184,7 @@ def _obeys(size: int, average: str, rate: str, factor: float) -> bool:
 def _gbps(figure: float | None, unit: str) -> float | None:
     if figure is None:
         return None
-    return figure if unit == "Gb/sec" else gbps_from_mib_per_second(figure)
+    return figure if unit.startswith("Gb") else gbps_from_mib_per_second(figure)
 
 
 def units_that_obey(size: int, average: str, rate: str) -> set[str]:
@@ -206,7 +206,7 @@ def _bandwidth_row(header: Header, size: int, iterations: int, texts: dict) -> d
         raise Rejected("zero", "nothing was transferred: a row of zeros is no measurement")
     proven = False
     if rate_text is not None:
-        name = "Gb/sec" if unit == "Gb/sec" else "MiB/sec"
+        name = "Gb/sec" if unit.startswith("Gb") else "MiB/sec"
         fits = units_that_obey(size, average_text, rate_text)
         if name not in fits:
             other = fits.pop() if fits else None

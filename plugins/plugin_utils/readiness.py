@@ -35,6 +35,7 @@ Check = dict[str, Any]
 _TABLE = Path(__file__).with_name("readiness_checks.yml")
 _ROW_DEFAULTS: Row = {"severity": "required", "tests": list(TESTS), "reads": [], "also": []}
 _OWN_WORDS = ("cause", "remedy", "retry")
+_BROKEN = re.compile(r"deserialization failed|Failed to import the required Python library")
 _UNAUTHORIZED = re.compile(r"\b401\b|Unauthorized")
 
 
@@ -43,6 +44,10 @@ def judge_api(context: Context) -> Judgement:
     cluster = context.cluster
     if cluster.get("failed") or "version" not in cluster:
         words = _brief(str(cluster.get("msg") or cluster.get("exception") or "no answer"))
+        if cluster.get("module_stderr"):
+            words += f": {_brief(str(cluster['module_stderr']))}"
+        if _BROKEN.search(words):
+            return Judgement([Finding("client_broken", words)])
         code = "api_unauthorized" if _UNAUTHORIZED.search(words) else "api_unreachable"
         return Judgement([Finding(code, words)])
     return Judgement(seen=f"Kubernetes {server_version(cluster)}")

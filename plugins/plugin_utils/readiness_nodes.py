@@ -390,6 +390,8 @@ def judge_gpu_nodes(context: Context) -> Judgement:
     resource = context.settings.gpu_resource
     minimum = context.settings.minimum_nodes
     nodes = [node for node in chosen_nodes(context) if node.usable and node.serves_rdma]
+    if len(nodes) < minimum:
+        return Judgement(skipped="too few nodes are fit for RDMA, which is told")
     served = [node for node in nodes if node.serves_gpu]
     findings = []
     if len(served) < minimum:

@@ -106,9 +106,10 @@ def whole_role(nodes: int) -> bool:
         )
         try:
             began = time.monotonic()
-            command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", play]
+            command = [Path(sys.executable).with_name("ansible-playbook"), play]
             process = subprocess.Popen(
                 command,
+                cwd=folder,
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

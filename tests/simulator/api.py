@@ -171,7 +171,7 @@ class Api:
         if resource.key == ("batch", "jobs"):
             _job_identity(obj)
         elif resource.key == ("apiextensions.k8s.io", "customresourcedefinitions"):
-            obj["status"] = _crd_status(obj)
+            obj["status"] = crd_status(obj)
         if options.dry_run:
             return obj
         if options.manager:
@@ -611,7 +611,8 @@ def _job_identity(job: Obj) -> None:
     template["labels"] = {**(template.get("labels") or {}), **labels}
 
 
-def _crd_status(crd: Obj) -> Obj:
+def crd_status(crd: Obj) -> Obj:
+    """The status of a CustomResourceDefinition that has been accepted."""
     spec = crd["spec"]
     conditions = [
         {

@@ -87,7 +87,11 @@ class Faults:
         self.on = []
         self._cluster.heal()
         self.on = wanted
-        for found, parameters in wanted:
+        self.again()
+
+    def again(self) -> None:
+        """Switches on what is meant to be on, after everything was healed."""
+        for found, parameters in self.on:
             found.switch_on(self._cluster, parameters)
         self._cluster.refresh()
 
@@ -112,7 +116,7 @@ def slow_node(cluster: Cluster, p: Parameters) -> None:
     As from a PCIe slot with half its lanes or a throttled CPU. Seen: all runs with the node, both ways, report about
     factor x the bandwidth of the others; perftest succeeds.
     """
-    cluster.fabric.slow_node("slow_node", p["node"], p["factor"])
+    cluster.fabric.slow_node(f"slow_node {p['node']}", p["node"], p["factor"])
 
 
 @fault(node="gpu-node-2", rail=0, factor=0.25)
@@ -121,7 +125,9 @@ def slow_port(cluster: Cluster, p: Parameters) -> None:
 
     As from a cable that trained at a lower speed. Seen: runs over that rail report about factor x the others.
     """
-    cluster.fabric.slow_port("slow_port", Port(p["node"], p["rail"]), p["factor"])
+    cluster.fabric.slow_port(
+        f"slow_port {p['node']} {p['rail']}", Port(p["node"], p["rail"]), p["factor"]
+    )
 
 
 @fault(source="gpu-node-2", target="gpu-node-1", factor=0.3)
@@ -130,7 +136,9 @@ def one_way_slow_path(cluster: Cluster, p: Parameters) -> None:
 
     As from a congested uplink. Seen: a write with the source as client is slow, with the source as server it is not.
     """
-    cluster.fabric.slow_path("one_way_slow_path", p["source"], p["target"], p["factor"])
+    cluster.fabric.slow_path(
+        f"one_way_slow_path {p['source']} {p['target']}", p["source"], p["target"], p["factor"]
+    )
 
 
 @fault(node="gpu-node-2", rail=0)
@@ -273,6 +281,22 @@ def exec_dropped(cluster: Cluster, p: Parameters) -> None:
     """The connection of an exec is cut, without a status, so many seconds after its start; the process goes on.
 
     command=perftest cuts only perftest runs, command=any every exec.
+    """
+
+
+@fault(node="gpu-node-2", command="perftest")
+def exec_silent(cluster: Cluster, p: Parameters) -> None:
+    """An exec's connection stays open, but nothing comes over it any more, not even its end.
+
+    command=perftest concerns only perftest runs, command=any every exec.
+    """
+
+
+@fault(node="gpu-node-2")
+def kubelet_down(cluster: Cluster, p: Parameters) -> None:
+    """The API server cannot reach the node's kubelet: no exec, no logs; pods run on.
+
+    Seen: 500, `error dialing backend: dial tcp …:10250: connect: no route to host`.
     """
 
 

@@ -9,12 +9,6 @@ from .errors import ApiError, qualified
 from .store import Store
 
 GROUP = "rbac.authorization.k8s.io"
-# What every cluster grants to everybody who is authenticated: the ClusterRole system:basic-user.
-BASIC_USER = {
-    "verbs": ["create"],
-    "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
-    "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"],
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class Authorizer:
         return self._rules[user]
 
     def _collect(self, user: User) -> list[tuple[str, dict[str, Any]]]:
-        out: list[tuple[str, dict[str, Any]]] = [("", BASIC_USER)]
+        out = []
         for plural in ("clusterrolebindings", "rolebindings"):
             for binding in self._store.all((GROUP, plural)):
                 if not any(_is_subject(user, s, binding) for s in binding.get("subjects") or []):

@@ -127,7 +127,7 @@ async def serve(config: Config, folder: Path, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()
-    for machine in list(cluster.kubelet.machines.values()):
+    for machine in list(cluster.sandboxes.machines.values()):
         machine.processes.kill_all()
     await asyncio.sleep(0)
     with contextlib.suppress(asyncio.TimeoutError):

@@ -398,7 +398,7 @@ def test_retry_after_is_honoured() -> None:
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for() -> None:
     began = time.monotonic()
     result, _server = one(refuses(503, "", "later", Retry_After="3600"))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 10
     assert end(result) == ("not_started", "api_unavailable")
     assert "503" in result["message"]
 
@@ -411,9 +411,9 @@ def test_patience_has_an_end() -> None:
 
 
 def test_the_deadline_bounds_the_asking() -> None:
-    result, _server = one(refuses(503), item={"timeout": 0.5}, patience=60.0)
+    result, _server = one(refuses(503), item={"timeout": 1.0}, patience=60.0)
     assert end(result) == ("not_started", "api_unavailable")
-    assert result["duration_s"] < 2
+    assert result["duration_s"] < 10
 
 
 def test_nothing_listens() -> None:
@@ -469,7 +469,7 @@ def test_a_container_is_chosen_as_kubectl_does() -> None:
         with ExecServer({"p": behaviour}) as server:
             if pod:
                 server.pod_objects["p"] = pod
-            (result,) = make(server, {"pod": "p", "timeout": 0.3, **item}).run()
+            (result,) = make(server, {"pod": "p", "timeout": 1.0, **item}).run()
             assert end(result) == ("timeout", "deadline")
             assert len(server.kills) == 1
             return result["container"]
@@ -576,11 +576,11 @@ def test_a_connection_that_goes_silent() -> None:
         until = threading.Event()
         threading.Timer(0.5, until.set).start()
         call.answer_pings(until)
-        time.sleep(8)
+        time.sleep(20)
 
     began = time.monotonic()
     result, server = one(behaviour)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 15
     assert end(result) == ("lost", "connection_silent")
     assert result["stdout"] == "so far"
     assert server.pings > 0 and server.kills
@@ -602,11 +602,11 @@ def test_a_quiet_command_whose_server_answers_pings_is_not_silent() -> None:
 
 
 def test_term_is_enough() -> None:
-    result, server = one(sleeps(stdout=b"so far"), item={"timeout": 0.3})
+    result, server = one(sleeps(stdout=b"so far"), item={"timeout": 1.0})
     assert end(result) == ("timeout", "deadline")
     assert (result["rc"], result["stdout"]) == (143, "so far")
     assert [name for name, _pid in server.kills] == ["TERM"]
-    assert "TERM" in result["message"] and "0.3 s" in result["message"]
+    assert "TERM" in result["message"] and "1 s" in result["message"]
 
 
 def test_output_that_comes_after_term_is_kept() -> None:
@@ -616,12 +616,12 @@ def test_output_that_comes_after_term_is_kept() -> None:
         call.data(1, b"summary")
         call.finish(0)
 
-    result, _server = one(behaviour, item={"timeout": 0.3})
+    result, _server = one(behaviour, item={"timeout": 1.0})
     assert (end(result), result["rc"], result["stdout"]) == (("timeout", "deadline"), 0, "summary")
 
 
 def test_kill_after_term() -> None:
-    result, server = one(sleeps("KILL"), item={"timeout": 0.3})
+    result, server = one(sleeps("KILL"), item={"timeout": 1.0})
     assert end(result) == ("timeout", "deadline")
     assert [name for name, _pid in server.kills] == ["TERM", "KILL"]
 
@@ -632,8 +632,8 @@ def test_a_silent_connection_is_left_at_the_deadline() -> None:
         time.sleep(20)
 
     began = time.monotonic()
-    result, server = one(behaviour, item={"timeout": 0.3})
-    assert time.monotonic() - began < 6
+    result, server = one(behaviour, item={"timeout": 1.0})
+    assert time.monotonic() - began < 15
     assert end(result) == ("timeout", "deadline")
     assert [name for name, _pid in server.kills] == ["TERM", "KILL"]
     assert "stayed silent" in result["message"]
@@ -648,7 +648,7 @@ def test_a_process_that_cannot_be_ended() -> None:
             time.sleep(20)
 
     behaviour.kills_itself = True
-    result, _server = one(behaviour, item={"timeout": 0.3})
+    result, _server = one(behaviour, item={"timeout": 1.0})
     assert end(result) == ("timeout", "deadline_not_ended")
     assert "pid 99" in result["message"] and "no more" in result["message"]
 
@@ -658,7 +658,7 @@ def test_a_process_that_never_announced_itself() -> None:
         call.accept()
         time.sleep(20)
 
-    result, server = one(behaviour, item={"timeout": 0.3})
+    result, server = one(behaviour, item={"timeout": 1.0})
     assert end(result) == ("timeout", "deadline_not_ended")
     assert "may run there" in result["message"] and server.kills == []
 
@@ -669,7 +669,7 @@ def test_a_connection_lost_at_the_deadline() -> None:
         call.server.ended(pid).wait(5)
         call.drop()
 
-    result, _server = one(behaviour, item={"timeout": 0.3})
+    result, _server = one(behaviour, item={"timeout": 1.0})
     assert end(result) == ("timeout", "deadline")
     assert result["rc"] is None
 
@@ -761,8 +761,8 @@ def test_waiting_has_its_own_limit() -> None:
 def test_the_time_limit_begins_with_the_item_itself() -> None:
     results, _server = run(
         {"a": sleeps(), "b": runs()},
-        {"pod": "a", "timeout": 0.6},
-        {"pod": "b", "timeout": 0.5, "start_after": {"item": "a"}},
+        {"pod": "a", "timeout": 2.0},
+        {"pod": "b", "timeout": 1.5, "start_after": {"item": "a"}},
     )
     assert end(results["b"]) == ("completed", "exit_code")
 
@@ -771,7 +771,7 @@ def test_an_item_that_ends_before_it_started() -> None:
     results, server = run(
         {"a": runs(), "b": ready(), "c": runs()},
         {"pod": "a"},
-        {"pod": "b", "timeout": 0.8},
+        {"pod": "b", "timeout": 1.5},
         {"pod": "c", "end_with": "a", "start_after": {"item": "b"}},
     )
     assert end(results["c"]) == ("not_started", "ended_with")
@@ -827,10 +827,10 @@ def test_retries_are_counted() -> None:
 
 
 def test_retries_end_with_the_deadline() -> None:
-    item = {"retry": {"texts": ["Couldn't"], "delay": 0.2, "times": 1000}, "timeout": 0.7}
+    item = {"retry": {"texts": ["Couldn't"], "delay": 0.6, "times": 1000}, "timeout": 1.5}
     result, _server = one(REFUSED, item=item)
     assert (end(result), result["rc"]) == (("completed", "exit_code"), 1)
-    assert 2 <= result["attempts"] <= 4
+    assert 1 <= result["attempts"] <= 3
     assert "no time was left" in result["message"]
 
 
@@ -846,7 +846,7 @@ def test_a_retry_that_cannot_start_leaves_what_is_known() -> None:
 def test_an_end_that_comes_between_retries() -> None:
     results, _server = run(
         {"a": sleeps(), "b": REFUSED},
-        {"pod": "a", "timeout": 0.5},
+        {"pod": "a", "timeout": 1.0},
         {"pod": "b", "end_with": "a", "retry": {"texts": ["Couldn't"], "delay": 8}},
     )
     assert end(results["b"]) == ("ended", "ended_with")
@@ -902,8 +902,8 @@ def test_an_interruption_ends_what_runs() -> None:
         assert wait_until(lambda: len(server.execs) == 2)
         time.sleep(0.1)
         began = time.monotonic()
-        assert batch.interrupt(2.0) == 3
-        assert time.monotonic() - began < 3.5
+        assert batch.interrupt(3.0) == 3
+        assert time.monotonic() - began < 6
         thread.join(5)
         ends = {result["id"]: end(result) for result in batch.results()}
     assert ends["a"] == ("ended", "interrupted")

@@ -105,6 +105,27 @@ def test_a_fork_without_message_rate_is_read_and_not_proven() -> None:
     assert parsed["rows"][0]["unit_proven"] is False
 
 
+def test_a_relative_of_perftest_with_another_spelling_of_the_unit() -> None:
+    header = " #bytes     #iterations    BW average[Gbps]   MsgRate[Mpps]    CUDA Kernel[ms]"
+    row = parse_perftest(table(header, " 65536    \t5000    392.343586    0.748336    6.681500"))[
+        "rows"
+    ][0]
+    assert row["bandwidth_average_gbps"] == 392.343586
+    assert row["unit_proven"]
+    assert row["other"] == {"CUDA Kernel[ms]": 6.6815}
+
+
+def test_two_commands_and_one_table() -> None:
+    commands = (
+        "$ kubectl exec -it server -- ib_write_bw -d mlx5_0 -zR   # the server, in the background\n"
+        "$ kubectl exec -it client -- ib_write_bw -d mlx5_0 10.0.33.3 -zR\n"
+    )
+    parsed = parse_perftest(commands + table(GBITS, ROW))
+    assert (parsed["tool"], parsed["role"], parsed["runs"]) == ("ib_write_bw", "client", [])
+    parsed = parse_perftest(commands.partition("\n")[0] + "\n" + table(GBITS, ROW))
+    assert (parsed["role"], parsed["rows"][0]["scope"]) == ("server", "peer")
+
+
 def test_figures_of_each_port() -> None:
     header = (
         GBITS + "   BW Port1[Gb/sec]   MsgRate Port1[Mpps]   BW Port2[Gb/sec]   MsgRate Port2[Mpps]"
@@ -210,6 +231,7 @@ def test_a_dump_of_samples_repeats_the_header() -> None:
         lambda t: t.replace(" ", "  "),
         lambda t: "\n".join(" ".join(x.split()) for x in t.split("\n")),
         lambda t: t.replace("\n", "\\n").replace("\t", "\\t"),
+        lambda t: "\ufeff" + t.replace(" ", "\xa0"),
         lambda t: "\x00" + t.replace("\n", "\x07\n"),
         lambda t: "user@node:~$ ib_write_bw -a 10.0.0.1\n" + t + "user@node:~$ ",
     ],
@@ -320,6 +342,20 @@ def test_banner_and_addresses() -> None:
     assert local[0]["rkey"] is None
     linklocal = parse_perftest(RUNS["629-gid0-linklocal"]["client"]["stdout"])
     assert linklocal["addresses"]["local"][0]["gid"].startswith("fe80::")
+
+
+def test_the_role_of_a_text_that_begins_with_its_title() -> None:
+    for name in (
+        "629-2n-all-gbits",
+        "606-send-bw",
+        "629-write-lat-R",
+        "606-atomic-bw",
+        "6.25__rlat",
+    ):
+        for side in ("server", "client"):
+            text = RUNS[name][side]["stdout"]
+            title = next(line for line in text.split("\n") if line.endswith(" Test"))
+            assert parse_perftest(text[text.index(title) :])["role"] == side
 
 
 def test_both_ends_name_each_other() -> None:

@@ -85,6 +85,12 @@ ROW_ID = 'extra:["v1", "ConfigMap", "default", "site", null]'
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
     "api_unreachable": ({}, {}, {"cluster": FAILED_READ}, "failed"),
     "api_unauthorized": ({}, {}, {"cluster": {"msg": "401 Reason: Unauthorized"}}, "failed"),
+    "client_broken": (
+        {},
+        {},
+        {"cluster": {"msg": "Module result deserialization failed", "module_stderr": "not found"}},
+        "failed",
+    ),
     "forbidden": (healthy(), {}, {"access": access({}, ("pods",))}, "failed"),
     "access_review_failed": (healthy(), {}, {"access": {"msg": "boom"}}, "advice"),
     "read_failed": (replaced(own_pods="failed"), {}, {}, "failed"),
@@ -491,17 +497,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
 }
 # What must follow from another fault, and so is told along with it.
 CONSEQUENCES = {
-    "forbidden": set(),
     "read_failed": {"not_read"},
     "not_read": {"read_failed"},
     "policy_no_nodes": {"nfd_absent"},
-    "nfd_absent": {"rdma_allocatable_zero", "not_enough_nodes", "gpu_not_enough_nodes"},
+    "nfd_absent": {"rdma_allocatable_zero", "not_enough_nodes"},
     "nfd_label_form": {"rdma_resource_absent", "ipam_node_without_block"},
-    "node_not_ready": set(),
-    "mofed_wait": {"gpu_not_enough_nodes"},
-    "wrong_resource_name": {"not_enough_nodes", "gpu_not_enough_nodes"},
-    "not_enough_nodes": {"gpu_not_enough_nodes"},
-    "gpu_operator_absent": set(),
+    "wrong_resource_name": {"not_enough_nodes"},
 }
 
 
@@ -555,8 +556,6 @@ def _allowed(code: str) -> set[str]:
     """What the small broken clusters of CASES bring along: three nodes share two blocks, one node has no peer."""
     if code.startswith(("node_", "nfd_label_form")) or code == "gpu_allocatable_zero":
         return {"ipam_node_without_block"}
-    if code.startswith(("rdma_", "mofed_")):
-        return {"gpu_not_enough_nodes"}
     return set()
 
 
