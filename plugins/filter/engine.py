@@ -15,6 +15,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.k8si.fabric.plugins.plugin_utils import (
     commands,
     endpoints,
+    fleet,
     nodes,
     probe,
     rounds,
@@ -54,6 +55,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "test_endpoints": endpoints.build_endpoints,
     "test_pod_resources": nodes.needed_resources,
     "test_pod_states": nodes.pod_states,
+    "test_remarks": fleet.remarks,
     "test_result": verdicts.conclude,
     "test_rounds": _test_rounds,
     "test_settings": settings.make_settings,

@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+BANDWIDTH_TOOLS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
+LATENCY_TOOLS = ("ib_write_lat", "ib_read_lat", "ib_send_lat")
+TOOLS = BANDWIDTH_TOOLS + LATENCY_TOOLS
+
 # perftest prints it when it is about to listen; on a pipe it arrives at once only under stdbuf -oL.
 WAITING = "Waiting for client to connect"
 # What a client says when nobody listens yet: over TCP, and over rdma_cm (event 8 is RDMA_CM_EVENT_REJECTED).
@@ -31,7 +35,11 @@ def probe_items(pods: list[dict], script: str, settings: dict) -> list[dict]:
 
 
 def perftest_command(endpoint: dict, settings: dict, peer: dict | None = None) -> list[str]:
-    """The command line of one end: of the server, or with `peer` (the server's endpoint) of the client."""
+    """The command line of one end: of the server, or with `peer` (the server's endpoint) of the client.
+
+    Queue pairs, both ways at once and units are options of bandwidth tools only (perftest's manual page).
+    """
+    bandwidth = settings["tool"] in BANDWIDTH_TOOLS
     command = ["stdbuf", "-oL"] if endpoint["stdbuf"] else []
     command += [settings["tool"], "-d", endpoint["device"], "-i", str(endpoint["port"])]
     if settings["duration_s"]:
@@ -42,21 +50,21 @@ def perftest_command(endpoint: dict, settings: dict, peer: dict | None = None) -
         command += ["-s", str(settings["sizes"])]
     if settings["iterations"]:
         command += ["-n", str(settings["iterations"])]
-    command += ["-F", "--report_gbits"]
+    command += ["-F", "--report_gbits"] if bandwidth else ["-F"]
     if settings["rdma_cm"]:
         command += ["-R"]
     elif endpoint["gid_index"] is not None:
         command += ["-x", str(endpoint["gid_index"])]
-    if settings["qps"] != 1:
+    if settings["qps"] != 1 and bandwidth:
         command += ["-q", str(settings["qps"])]
     if settings["bidirectional"]:
         command += ["-b"]
     if settings["memory"] == "cuda":
         # --use_cuda must come before --use_cuda_dmabuf (perftest issue 336)
-        command += ["--use_cuda", str(settings["cuda_device"])]
-        if settings["cuda_method"] == "dmabuf":
+        command += ["--use_cuda", str(endpoint["cuda_device"])]
+        if endpoint["cuda_method"] == "dmabuf":
             command += ["--use_cuda_dmabuf"]
-    command += ["-p", str(BASE_PORT + endpoint["rail"])]
+    command += ["-p", str(BASE_PORT + (peer or endpoint)["rail"])]
     command += [str(option) for option in settings["extra_options"]]
     if peer:
         # Without -R the address only carries the exchange of QP numbers, and the pod IP does.

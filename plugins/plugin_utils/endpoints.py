@@ -16,7 +16,7 @@ from __future__ import annotations
 import ipaddress
 import json
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, gpus, units
 from ansible_collections.k8si.fabric.plugins.plugin_utils import probe as probes
 
 STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -96,18 +96,23 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
 
     Returns:
         {`endpoints`: [{id, node, rail, namespace, pod, container, device, port, interface, address, pod_ip, gid, gid_index,
-        link_layer, lid, line_rate_gbps (null when it cannot be read), mtu, fw_ver, tool, stdbuf, gpus}], `findings`: [...]}.
+        link_layer, lid, line_rate_gbps (null when it cannot be read), mtu, fw_ver, tool, stdbuf, gpus, and for GPU memory
+        cuda_device (index in the pod), gpu_path (PIX, PXB, PHB, NODE, SYS or null), cuda_method, peermem_loaded}],
+        `findings`: [...], `notes`: [what a person should know of the choices made]}.
         Pods that share a node or an address are findings (`same_node`, `duplicate_secondary_ip`), not endpoints.
     """
     by_pod = {r["id"]: r for r in probe_results}
-    endpoints, findings = [], []
+    endpoints, findings, notes = [], [], []
     for pod in pods:
+        taken: set[int] = set()
         where = {"node": pod["spec"].get("nodeName"), "pod": pod["metadata"]["name"]}
         for rail in settings["rails"]:
             try:
-                endpoints.append(
-                    _endpoint(pod, by_pod.get(pod["metadata"]["name"]), rail, settings)
-                )
+                result = by_pod.get(pod["metadata"]["name"])
+                endpoint, note = _endpoint(pod, result, rail, settings, taken)
+                endpoints.append(endpoint)
+                taken.add(endpoint.get("cuda_device"))
+                notes += [f"{endpoint['node']}, rail {rail['index']}: {note}"] if note else []
             except _Problem as problem:
                 findings.append(
                     diagnosis.finding(
@@ -135,7 +140,12 @@ def build_endpoints(pods: list[dict], probe_results: list[dict], settings: dict)
                     seen=f"{', '.join(e['pod'] for e in several)} {words}{shared}",
                 )
             )
-    return {"endpoints": endpoints, "findings": findings}
+    if settings["memory"] == "cuda" and endpoints:
+        method, why = gpus.choose_method(endpoints, settings["cuda_method"])
+        endpoints = [{**e, "cuda_method": method} for e in endpoints]
+        if settings["cuda_method"] == "auto":
+            notes.append(f"GPU memory by {method}: {why}")
+    return {"endpoints": endpoints, "findings": findings, "notes": notes}
 
 
 def _without_twins(endpoints: list[dict], key) -> tuple[list[dict], list[list[dict]]]:
@@ -147,7 +157,10 @@ def _without_twins(endpoints: list[dict], key) -> tuple[list[dict], list[list[di
     return alone, [g for k, g in groups.items() if k and len(g) > 1]
 
 
-def _endpoint(pod: dict, result: dict | None, rail: dict, settings: dict) -> dict:
+def _endpoint(
+    pod: dict, result: dict | None, rail: dict, settings: dict, taken: set[int]
+) -> tuple[dict, str]:
+    """(the endpoint, a note about the choice of its GPU)."""
     probe = _usable_probe(result, settings)
     network = _network(pod, rail, settings)
     device, port, gid = _device(probe, network, rail, settings)
@@ -156,7 +169,16 @@ def _endpoint(pod: dict, result: dict | None, rail: dict, settings: dict) -> dic
         raise _Problem("port_down", f"{device} port {port} is {facts['state']}, it must be ACTIVE")
     node = pod["spec"]["nodeName"]
     pod_ip = pod.get("status", {}).get("podIP") or ""
-    return {
+    on_gpu, note = {}, ""
+    if settings["memory"] == "cuda":
+        gpu = gpus.choose(probe, device, settings["cuda_device"], taken)
+        note = gpu["note"]
+        on_gpu = {
+            "cuda_device": gpu["device"],
+            "gpu_path": gpu["path"],
+            "peermem_loaded": probe["peermem"],
+        }
+    endpoint = {
         "id": f"{node}/{rail['index']}",
         "node": node,
         "rail": rail["index"],
@@ -178,7 +200,9 @@ def _endpoint(pod: dict, result: dict | None, rail: dict, settings: dict) -> dic
         "tool": probe["tool"],
         "stdbuf": probe["stdbuf"],
         "gpus": probe["gpus"],
+        **on_gpu,
     }
+    return endpoint, note
 
 
 def _usable_probe(result: dict | None, settings: dict) -> dict:

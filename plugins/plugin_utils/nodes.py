@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
+from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, selectors, units
 
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -29,13 +29,19 @@ def choose_nodes(nodes: list[dict], pods: list[dict] | None, settings: dict) -> 
         nodes: Node objects.
         pods: all pods of the cluster (what they request is not free), or None where they may not be listed:
             then allocatable counts as free, and the scheduler has the last word.
-        settings: `nodes` (a number, `all`, or a list of names), `rails`, `gpu_resource`, `gpu_count`, `tolerations`.
+        settings: `nodes` (a number, `all`, a list of names, or {`label`: selector}), `rails`, `gpu_resource`, `gpu_count`, `tolerations`.
 
     Returns:
-        {`chosen`: [name], `skipped`: [{node, code, reason}], `findings`: [...]}. A node asked for by name that is unfit or
+        {`chosen`: [name], `skipped`: [{node, code, reason}], `findings`: [...]}. Skipped are unfit nodes: of those that were
+        named or selected, else of all. A node asked for by name that is unfit or
         unknown is a finding; so are fewer than two fit nodes.
     """
     needed = needed_resources(settings)
+    wanted = settings["nodes"]
+    total = len(nodes)
+    if isinstance(wanted, dict):
+        selector = selectors.parse(wanted["label"])
+        nodes = [n for n in nodes if selectors.matches(selector, n["metadata"].get("labels") or {})]
     used = _requested(pods or [], set(needed))
     fit, skipped = [], []
     for node in sorted(nodes, key=lambda n: _natural(n["metadata"]["name"])):
@@ -45,7 +51,6 @@ def choose_nodes(nodes: list[dict], pods: list[dict] | None, settings: dict) -> 
             skipped.append({"node": name, "code": problem[0], "reason": problem[1]})
         else:
             fit.append(name)
-    wanted = settings["nodes"]
     findings = []
     if isinstance(wanted, list):
         reasons = {s["node"]: s for s in skipped}
@@ -68,15 +73,20 @@ def choose_nodes(nodes: list[dict], pods: list[dict] | None, settings: dict) -> 
         chosen = [n for n in fit if n in wanted]
         skipped = [s for s in skipped if s["node"] in wanted]
     else:
-        chosen = fit if wanted == "all" else fit[: int(wanted)]
+        chosen = fit[: int(wanted)] if isinstance(wanted, int) else fit
     if len(chosen) < 2:
+        of = (
+            f"{len(nodes)} of {total} nodes match {wanted['label']}; "
+            if isinstance(wanted, dict)
+            else ""
+        )
         why = "; ".join(f"{s['node']}: {s['reason']}" for s in skipped[:10]) or "no other node"
         more = f"; and {len(skipped) - 10} more" if len(skipped) > 10 else ""
         findings.append(
             diagnosis.finding(
                 "not_enough_nodes",
                 where={"nodes": chosen},
-                seen=f"{len(chosen)} of {len(nodes)} nodes can run the test, it takes two. {why}{more}",
+                seen=f"{of}{len(chosen)} of {len(nodes)} nodes can run the test, it takes two. {why}{more}",
             )
         )
     elif isinstance(wanted, int) and len(chosen) < wanted:

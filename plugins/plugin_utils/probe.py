@@ -31,7 +31,8 @@ def parse_probe(stdout: str) -> dict:
         granted (bool or null where no verbs device is listed), ports {number: {state, rate_gbps, link_layer, lid}}}},
         `gids` [{device, port, index, gid, type, ndev}], `interfaces` {name: {mac, mtu, type, operstate, dev_port, devices}},
         `rdma_cm` (bool), `memlock` {soft, hard} (bytes; null: unlimited), `ipc_lock` (bool or null), `uid` (int or null),
-        `tool` {name, version, cuda, dmabuf} or null, `stdbuf` (bool), `gpus` [str], `topology` [str].
+        `tool` {name, version, cuda, dmabuf} or null, `stdbuf` (bool), `gpus` [str], `topology` [str],
+        `gpu_paths` {index: {pci_path, numa_node}}, `peermem` (bool, or null where the kernel's modules cannot be seen).
     """
     probe: dict = {
         "complete": False,
@@ -46,6 +47,8 @@ def parse_probe(stdout: str) -> dict:
         "stdbuf": False,
         "gpus": [],
         "topology": [],
+        "gpu_paths": {},
+        "peermem": None,
     }
     for line in stdout.splitlines():
         kind, *fields = line.split("\t")
@@ -143,6 +146,13 @@ def _tool(probe, name, version, cuda, dmabuf):
     }
 
 
+def _gpu_path(probe, index, pci_path, numa):
+    probe["gpu_paths"][int(index)] = {
+        "pci_path": pci_path,
+        "numa_node": int(numa) if re.fullmatch(r"-?\d+", numa) else None,
+    }
+
+
 _READERS = {
     "device": _device,
     "port": _port,
@@ -157,5 +167,7 @@ _READERS = {
     "stdbuf": lambda probe, there: probe.update(stdbuf=there == "yes"),
     "gpu": lambda probe, line: probe["gpus"].append(line),
     "topo": lambda probe, *fields: probe["topology"].append("\t".join(fields)),
+    "gpu_path": _gpu_path,
+    "peermem": lambda probe, there: probe.update(peermem=there == "yes"),
     "end": lambda probe: probe.update(complete=True),
 }

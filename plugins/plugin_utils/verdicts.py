@@ -9,23 +9,38 @@ threshold. `slow` is measured and below; `failed` could not be measured and carr
 from __future__ import annotations
 
 from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
+from ansible_collections.k8si.fabric.plugins.plugin_utils.commands import LATENCY_TOOLS
+from ansible_collections.k8si.fabric.plugins.plugin_utils.fleet import outliers, pair_sums
+from ansible_collections.k8si.fabric.plugins.plugin_utils.localise import localise
 
 PASSED, SLOW, FAILED, SKIPPED = "passed", "slow", "failed", "skipped"
 
 
-def threshold(server: dict, client: dict, settings: dict) -> dict:
+def threshold(server: dict, client: dict, settings: dict, link_id: str = "") -> dict:
     """The bandwidth that a link must reach.
 
     Returns:
         {`gbps`: number or null, `words`: how it came about}. `threshold_gbps` > 0 is taken as it is; otherwise
         `threshold_percent` of the slower end's line rate, twice that with `bidirectional` (perftest prints the sum); null
-        when neither end's line rate could be read.
+        when neither end's line rate could be read. In GPU memory `threshold_host_percent` > 0 of what the same link
+        reached in host memory, where that was measured, counts if it is more.
     """
+    limit = _plain_threshold(server, client, settings)
+    share, host = settings["threshold_host_percent"], settings["host_gbps"].get(link_id)
+    if share and host is not None and host * share / 100 > (limit["gbps"] or 0):
+        words = f"{share:g} % of {host:g} Gb/s, the same link in host memory"
+        return {"gbps": round(host * share / 100, 2), "words": words}
+    return limit
+
+
+def _plain_threshold(server: dict, client: dict, settings: dict) -> dict:
     if settings["threshold_gbps"]:
         return {
             "gbps": float(settings["threshold_gbps"]),
             "words": "the absolute threshold",
         }
+    if not settings["threshold_percent"]:
+        return {"gbps": None, "words": "there is no figure of the same link in host memory"}
     rates = [e["line_rate_gbps"] for e in (server, client)]
     if not all(rates):
         return {"gbps": None, "words": "the line rate could not be read"}
@@ -49,7 +64,10 @@ def judge_round(
     Returns:
         For each link: the link's own keys, server_node, client_node, verdict, code (null when passed),
         bandwidth_average_gbps and bytes (of the best row; null), line_rate_gbps, threshold_gbps, threshold_words, rows,
-        finding (null when passed), outputs {server, client} (what both ends printed, command lines, exit codes), duration_s.
+        finding (null when passed), outputs {server, client} (what both ends printed, command lines, exit codes), duration_s,
+        server_device, client_device, gpu_paths ({server, client}: class of the way between NIC and GPU; null in host
+        memory). Latency tools: latency_us (average of the quickest size), latency_p99_us and threshold_us instead of
+        bandwidth.
     """
     by_item = {r["id"]: r for r in results}
     by_id = {e["id"]: e for e in endpoints}
@@ -73,8 +91,12 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
         memory=settings["memory"],
         host_passed=settings.get("host_passed"),
     )
-    limit = threshold(server, client, settings)
+    latency = settings["tool"] in LATENCY_TOOLS
+    limit = (
+        {"gbps": None, "words": ""} if latency else threshold(server, client, settings, link["id"])
+    )
     best = run["best"] or {}
+    quickest = _quickest(run["rows"]) if latency and run["measured"] else {}
     judged = {
         **link,
         "server_node": server["node"],
@@ -82,7 +104,7 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
         "verdict": FAILED,
         "code": None,
         "bandwidth_average_gbps": best.get("bandwidth_average_gbps") if run["measured"] else None,
-        "bytes": best.get("bytes") if run["measured"] else None,
+        "bytes": (quickest or best).get("bytes") if run["measured"] else None,
         "line_rate_gbps": min(
             (e["line_rate_gbps"] for e in (server, client) if e["line_rate_gbps"]), default=None
         ),
@@ -92,7 +114,16 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
         "finding": None,
         "outputs": {"server": _evidence(server_run), "client": _evidence(client_run)},
         "duration_s": client_run.get("duration_s"),
+        "server_device": server["device"],
+        "client_device": client["device"],
+        "gpu_paths": None,
     }
+    if latency:
+        judged["latency_us"] = quickest.get("latency_average_us")
+        judged["latency_p99_us"] = quickest.get("latency_p99_us")
+        judged["threshold_us"] = settings["threshold_us"]
+    if settings["memory"] == "cuda":
+        judged["gpu_paths"] = {"server": server["gpu_path"], "client": client["gpu_path"]}
     where = {
         "link": link["id"],
         "rail": link["rail"],
@@ -102,14 +133,18 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
     finding = run["finding"]
     if run["measured"]:
         finding = _path_finding(run["parsed"], server, client)
-        if finding is None and limit["gbps"] is None:
-            finding = diagnosis.finding("no_line_rate", seen=_rates(server, client))
-        if finding is None and best["bandwidth_average_gbps"] < limit["gbps"]:
+        if finding is None and latency:
+            judged["verdict"], finding = _judge_latency(quickest, settings)
+        elif finding is None and limit["gbps"] is None:
+            finding = diagnosis.finding(
+                "no_line_rate", seen=f"{limit['words']}: {_rates(server, client)}"
+            )
+        elif finding is None and best["bandwidth_average_gbps"] < limit["gbps"]:
             judged["verdict"] = SLOW
             finding = diagnosis.finding(
                 "gpu_slow_link" if settings["memory"] == "cuda" else "slow_link",
                 seen=f"{best['bandwidth_average_gbps']:g} Gb/s on average at best (messages of {best['bytes']} bytes);"
-                f" required {limit['gbps']:g} Gb/s ({limit['words']})",
+                f" required {limit['gbps']:g} Gb/s ({limit['words']}){_path_words(server, client, settings)}",
             )
         if finding is None:
             return {**judged, "verdict": PASSED}
@@ -118,6 +153,34 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
     judged["finding"] = {**finding, "where": {**where, **(finding.get("where") or {})}}
     judged["code"] = finding["code"]
     return judged
+
+
+def _path_words(server: dict, client: dict, settings: dict) -> str:
+    """How far GPU and NIC are from each other at both ends; empty in host memory."""
+    if settings["memory"] != "cuda":
+        return ""
+    ends = (f"{e['node']} {e['gpu_path'] or 'unknown'}" for e in (client, server))
+    return f"; between NIC and GPU: {', '.join(ends)}"
+
+
+def _quickest(rows: list[dict]) -> dict:
+    """The row with the least average latency; rows without one (`inf` is printed for some) do not count."""
+    known = [row for row in rows if row.get("latency_average_us") is not None]
+    return min(known, key=lambda row: row["latency_average_us"], default={})
+
+
+def _judge_latency(quickest: dict, settings: dict) -> tuple[str, dict | None]:
+    if not quickest:
+        return FAILED, diagnosis.finding(
+            "no_result", seen="the table has no latency that is a number"
+        )
+    if quickest["latency_average_us"] <= settings["threshold_us"]:
+        return PASSED, None
+    return SLOW, diagnosis.finding(
+        "high_latency",
+        seen=f"{quickest['latency_average_us']:g} µs on average at best (messages of {quickest['bytes']} bytes);"
+        f" required {settings['threshold_us']:g} µs at most",
+    )
 
 
 def _path_finding(parsed: dict, server: dict, client: dict) -> dict | None:
@@ -171,92 +234,17 @@ def _evidence(run: dict) -> dict:
     return {k: run.get(k) for k in keys}
 
 
-def localise(links: list[dict]) -> list[dict]:
-    """Says which node or path the links that did not pass point to.
-
-    Returns findings: each has `where`, `links` (ids it explains), `seen` with the worst figure, and the words of the worst
-    link's own finding for cause and remedy. A node is blamed when its links to two or more partners did not pass and
-    none to any partner passed both ways; a path when both of its ends are fine with somebody else; one direction of a
-    path likewise. Otherwise the pair is named, with `not_enough_evidence`.
-    """
-    findings = []
-    for rail in sorted({k["rail"] for k in links}):
-        findings += _localise_rail([k for k in links if k["rail"] == rail], rail)
-    return findings
-
-
-def _localise_rail(links: list[dict], rail: int) -> list[dict]:
-    partners: dict[str, dict[str, bool]] = {}
-    for link in links:
-        passed = link["verdict"] == PASSED
-        for own, other in (
-            (link["server_node"], link["client_node"]),
-            (link["client_node"], link["server_node"]),
-        ):
-            row = partners.setdefault(own, {})
-            row[other] = row.get(other, True) and passed
-    bad_links = [k for k in links if k["verdict"] != PASSED]
-    if not bad_links:
-        return []
-    proven = {n for n, row in partners.items() if any(row.values())}
-    blamed = [n for n, row in partners.items() if n not in proven and len(row) > 1]
-    if not proven and len(partners) > 2:
-        return [_blame("fabric_wide", bad_links, {"rail": rail}, "every link of the rail")]
-    findings, explained = [], set()
-    for node in blamed:
-        mine = [k for k in bad_links if node in (k["server_node"], k["client_node"])]
-        explained |= {k["id"] for k in mine}
-        count = len(partners[node])
-        findings.append(
-            _blame(
-                "bad_node",
-                mine,
-                {"node": node, "rail": rail},
-                f"{node}: no link to any of {count} partners passed",
-            )
-        )
-    rest = [k for k in bad_links if k["id"] not in explained]
-    for pair in dict.fromkeys(tuple(sorted((k["server_node"], k["client_node"]))) for k in rest):
-        mine = [k for k in rest if tuple(sorted((k["server_node"], k["client_node"]))) == pair]
-        both = [k for k in links if tuple(sorted((k["server_node"], k["client_node"]))) == pair]
-        where = {"nodes": list(pair), "rail": rail}
-        if len(mine) < len(both):
-            words = f"only {mine[0]['client_node']} to {mine[0]['server_node']}; the other direction passed"
-            findings.append(_blame("one_way", mine, where, words))
-        elif set(pair) <= proven:
-            words = f"between {pair[0]} and {pair[1]}; both are fine with other nodes"
-            findings.append(_blame("bad_path", mine, where, words))
-        else:
-            words = f"between {pair[0]} and {pair[1]}; which of the two is to blame takes a third node to tell"
-            findings.append(_blame("not_enough_evidence", mine, where, words))
-    return findings
-
-
-def _blame(code: str, links: list[dict], where: dict, words: str) -> dict:
-    """One finding for several links: who, the worst figure, and the cause and remedy of the worst link's own finding."""
-    worst = min(links, key=lambda k: (k["verdict"] != FAILED, k["bandwidth_average_gbps"] or 0.0))
-    inner = worst["finding"]
-    return {
-        **inner,
-        "code": inner["code"],
-        "localisation": code,
-        "where": where,
-        "links": [k["id"] for k in links],
-        "verdict": worst["verdict"],
-        "seen": f"{words}. {worst['id']}: {inner['seen']}",
-    }
-
-
 def conclude(state: dict, settings: dict) -> dict:
     """The result of a test, the fact that its role leaves.
 
     Args:
         state: {`nodes`: chosen, `skipped`, `endpoints`, `links` (judged, in the order of measurement), `rounds` (number),
-        `findings` (of nodes, pods and endpoints), `left_behind` [pod names], `check_mode`, `started`, `ended` (ISO 8601)}.
+        `findings` (of nodes, pods and endpoints), `notes` (sentences), `left_behind` [pod names], `check_mode`, `started`, `ended` (ISO 8601)}.
 
     Returns:
         {test, memory, run, passed (bool), verdict, reason (null or a code), nodes, skipped, endpoints, links, findings,
-        best_gbps, worst_gbps, parameters, started, ended}. `passed` needs at least one link, all passed, and no finding.
+        best_gbps, worst_gbps, parameters, started, ended, round_count, outliers, pairs (sums of rails that ran at
+        once), notes (what a person should know of choices made)}. `passed` needs at least one link, all passed, and no finding.
     """
     links = state["links"]
     findings = state["findings"] + localise(links)
@@ -295,10 +283,21 @@ def conclude(state: dict, settings: dict) -> dict:
         "findings": findings,
         "best_gbps": max(figures, default=None),
         "worst_gbps": min(figures, default=None),
-        "parameters": settings,
+        "parameters": _parameters(state, settings),
         "started": state["started"],
         "ended": state["ended"],
+        "round_count": state["rounds"],
+        "outliers": outliers(links, settings["outlier_percent"]),
+        "pairs": pair_sums(links) if settings["rail_mode"] == "parallel" else [],
+        "notes": state["notes"],
     }
+
+
+def _parameters(state: dict, settings: dict) -> dict:
+    """The settings, with what `auto` came to; without the figures that thresholds were made from."""
+    method = next((e["cuda_method"] for e in state["endpoints"] if "cuda_method" in e), None)
+    chosen = {"cuda_method": method} if method else {}
+    return {k: v for k, v in {**settings, **chosen}.items() if k != "host_gbps"}
 
 
 def failed_task_finding(result: dict, task: str) -> dict:
@@ -336,4 +335,8 @@ def skipped_result(test: str, memory: str, code: str, seen: str) -> dict:
         "parameters": {},
         "started": None,
         "ended": None,
+        "round_count": 0,
+        "outliers": [],
+        "pairs": [],
+        "notes": [],
     }

@@ -117,7 +117,7 @@ def slow_node(cluster: Cluster, p: Parameters) -> None:
     As from a PCIe slot with half its lanes or a throttled CPU. Seen: all runs with the node, both ways, report about
     factor x the bandwidth of the others; perftest succeeds.
     """
-    cluster.fabric.slow_node("slow_node", p["node"], p["factor"])
+    cluster.fabric.slow_node(f"slow_node {p['node']}", p["node"], p["factor"])
 
 
 @fault(node="gpu-node-2", rail=0, factor=0.25)
@@ -126,7 +126,9 @@ def slow_port(cluster: Cluster, p: Parameters) -> None:
 
     As from a cable that trained at a lower speed. Seen: runs over that rail report about factor x the others.
     """
-    cluster.fabric.slow_port("slow_port", Port(p["node"], p["rail"]), p["factor"])
+    cluster.fabric.slow_port(
+        f"slow_port {p['node']} {p['rail']}", Port(p["node"], p["rail"]), p["factor"]
+    )
 
 
 @fault(source="gpu-node-2", target="gpu-node-1", factor=0.3)
@@ -135,7 +137,9 @@ def one_way_slow_path(cluster: Cluster, p: Parameters) -> None:
 
     As from a congested uplink. Seen: a write with the source as client is slow, with the source as server it is not.
     """
-    cluster.fabric.slow_path("one_way_slow_path", p["source"], p["target"], p["factor"])
+    cluster.fabric.slow_path(
+        f"one_way_slow_path {p['source']} {p['target']}", p["source"], p["target"], p["factor"]
+    )
 
 
 @fault(node="gpu-node-2", rail=0)

@@ -5,7 +5,7 @@
 # where there are many files (a GID table has 256 entries a port), so that it costs a few milliseconds.
 # FABRIC_PROBE_ROOT goes before every path; it is empty but in tests.
 R=${FABRIC_PROBE_ROOT-}
-T=${1:-ib_write_bw}
+T=${1:-ib_write_bw} M=${2-}
 TAB='	'
 export LC_ALL=C
 
@@ -102,8 +102,20 @@ if command -v "$T" >/dev/null 2>&1; then
 fi
 command -v stdbuf >/dev/null 2>&1 && say stdbuf yes
 
-if [ "${2-}" = cuda ]; then
+if [ "$M" = cuda ]; then
   nvidia-smi -L 2>&1 | while IFS= read -r l; do say gpu "$l"; done
+  # 0, 00000000:3B:00.0 is /sys/bus/pci/devices/0000:3b:00.0
+  nvidia-smi --query-gpu=index,pci.bus_id --format=csv,noheader 2>/dev/null | tr A-F a-f | while IFS=', ' read -r i b; do
+    d=$R/sys/bus/pci/devices/${b#????}
+    pci=$(cd -P "$d" 2>/dev/null && pwd) || continue
+    value "$d/numa_node"
+    say gpu_path "$i" "${pci#"$R"}" "$v"
+  done
+  if [ -d "$R/sys/module" ]; then
+    peermem=no
+    for m in nvidia_peermem nv_peer_mem; do [ -d "$R/sys/module/$m" ] && peermem=yes; done
+    say peermem "$peermem"
+  fi
   nvidia-smi topo -m 2>&1 | while IFS= read -r l; do say topo "$l"; done
 fi
 say end

@@ -24,10 +24,19 @@ VARIABLES = {
     "qps": 1,
     "bidirectional": False,
     "both_directions": True,
+    "plan": "adaptive",
+    "retests": 4,
+    "rail_mode": "serial",
+    "cross_rail": False,
+    "max_parallel_links": 0,
+    "reference": "",
     "rdma_cm": True,
     "extra_options": [],
     "threshold_percent": 90,
     "threshold_gbps": 0,
+    "threshold_us": 0,
+    "outlier_percent": 5,
+    "rails": [],
     "timeout": 300,
     "pod_timeout": 300,
     "pod_lifetime": 3600,
@@ -39,8 +48,10 @@ GPU_VARIABLES = {
     "qps": 2,
     "gpu_resource": "nvidia.com/gpu",
     "gpu_count": 1,
-    "cuda_device": 0,
-    "method": "peermem",
+    "cuda_device": "auto",
+    "threshold_host_percent": 0,
+    "host_result": {},
+    "method": "auto",
 }
 
 
@@ -73,7 +84,12 @@ def endpoint(number: int, rail: int = 0, **changes) -> dict:
 
 
 def link(
-    server: int, client: int, verdict: str = "passed", rail: int = 0, gbps: float = 390.0
+    server: int,
+    client: int,
+    verdict: str = "passed",
+    rail: int = 0,
+    gbps: float = 390.0,
+    wave: int = 0,
 ) -> dict:
     """A judged link between two nodes, as `verdicts.judge_round` makes it, without outputs."""
     passed = verdict == "passed"
@@ -81,6 +97,8 @@ def link(
     return {
         "id": f"n{client}/{rail} -> n{server}/{rail}",
         "rail": rail,
+        "round": wave + 1,
+        "wave": wave,
         "server": f"n{server}/{rail}",
         "client": f"n{client}/{rail}",
         "server_node": f"n{server}",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from ansible_collections.k8si.fabric.plugins.plugin_utils import commands
 from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_settings
 
@@ -20,10 +21,32 @@ def test_the_manual_procedures_command():
 
 
 def test_gpu_options_and_their_order():
-    dmabuf = {**GPU, "cuda_method": "dmabuf"}
-    command = " ".join(commands.perftest_command(endpoint(1), dmabuf))
-    assert "-q 2 --use_cuda 0 --use_cuda_dmabuf" in command
-    assert "dmabuf" not in " ".join(commands.perftest_command(endpoint(1), GPU))
+    on_gpu = endpoint(1, cuda_device=3, cuda_method="dmabuf")
+    command = " ".join(commands.perftest_command(on_gpu, GPU))
+    assert "-q 2 --use_cuda 3 --use_cuda_dmabuf" in command
+    on_gpu["cuda_method"] = "peermem"
+    assert "dmabuf" not in " ".join(commands.perftest_command(on_gpu, GPU))
+
+
+@pytest.mark.parametrize("tool", commands.LATENCY_TOOLS)
+def test_latency_tools_get_no_options_of_bandwidth_tools(tool):
+    settings = make_settings({**VARIABLES, "tool": tool, "threshold_us": 5, "qps": 2}, "rdma_test_")
+    command = " ".join(commands.perftest_command(endpoint(1), settings))
+    assert command == f"stdbuf -oL {tool} -d mlx5_2 -i 1 -a -F -R -p 18515"
+
+
+@pytest.mark.parametrize("tool", commands.BANDWIDTH_TOOLS)
+def test_bandwidth_tools(tool):
+    settings = make_settings({**VARIABLES, "tool": tool, "bidirectional": True}, "rdma_test_")
+    command = " ".join(commands.perftest_command(endpoint(1), settings))
+    assert command == f"stdbuf -oL {tool} -d mlx5_2 -i 1 -a -F --report_gbits -R -b -p 18515"
+
+
+def test_across_rails_the_client_comes_to_the_port_of_the_servers_rail():
+    server, client = endpoint(1, 2), endpoint(2, 0)
+    link = {**LINK, "rail": 2, "client_rail": 0, "server": "n1/2", "client": "n2/0"}
+    for item in commands.round_items([link], [server, client], HOST):
+        assert item["command"][item["command"].index("-p") + 1] == "18517"
 
 
 def test_without_rdma_cm_the_pod_ip_carries_the_exchange_and_the_gid_is_named():

@@ -317,6 +317,28 @@ def test_two_pods_on_one_node():
     )
 
 
+# ---- GPUs
+
+
+def test_each_rail_gets_the_gpu_nearest_to_its_device():
+    settings = make_settings({**GPU_VARIABLES, "gpu_count": 2}, "gpudirect_test_")
+    lines = ["gpu\tGPU 0: H100", "gpu\tGPU 1: H100", "peermem\tno"]
+    lines += [
+        "topo\t\tGPU0\tGPU1\tmlx5_2",
+        "topo\tGPU0\t X \tNV18\tSYS",
+        "topo\tGPU1\tNV18\t X \tPIX",
+    ]
+    text = probe_text(view_of("macvlan-shared-8nics"), cuda="yes")
+    text = text.replace("\tyes\tno\nstdbuf", "\tyes\tyes\nstdbuf")
+    text = text.replace("end\n", "\n".join([*lines, "end", ""]))
+    built = build(pods_of("macvlan-pair")[0], text, settings)
+    end = built["endpoints"][0]
+    assert (end["cuda_device"], end["gpu_path"], end["cuda_method"]) == (1, "PIX", "dmabuf")
+    assert built["notes"] == [
+        f"GPU memory by dmabuf: {end['node']} has no module nvidia_peermem loaded, and perftest can do DMA-BUF"
+    ]
+
+
 # ---- the probe itself
 
 
@@ -359,15 +381,26 @@ def test_the_probe_runs_in_a_plain_shell(tmp_path):
         "Max locked memory         65536                unlimited            bytes\n"
     )
     (root / "proc/self/status").write_text("Uid:\t0\t0\t0\t0\nCapEff:\t0000000000004000\n")
+    gpu = root / "sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
+    gpu.mkdir(parents=True)
+    (gpu / "numa_node").write_text("1\n")
+    (root / "sys/bus/pci/devices").mkdir(parents=True)
+    (root / "sys/bus/pci/devices/0000:3b:00.0").symlink_to(gpu)
+    (root / "sys/module/nvidia").mkdir(parents=True)
     tools = tmp_path / "bin"
     tools.mkdir()
+    (tools / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase $1 in -L) echo "GPU 0: NVIDIA H100";; --query*) echo "0, 00000000:3B:00.0";;'
+        ' *) printf "\\tGPU0\\n";; esac\n'
+    )
+    (tools / "nvidia-smi").chmod(0o755)
     (tools / "ib_write_bw").write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo "Version: 6.06"\nexit 1\n'
     )
     (tools / "ib_write_bw").chmod(0o755)
     shell = shutil.which("dash") or "sh"
     done = subprocess.run(
-        [shell, "-c", probe.shorten(script), "probe", "ib_write_bw"],
+        [shell, "-c", probe.shorten(script), "probe", "ib_write_bw", "cuda"],
         env={"FABRIC_PROBE_ROOT": str(root), "PATH": f"{tools}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -393,6 +426,9 @@ def test_the_probe_runs_in_a_plain_shell(tmp_path):
         "dmabuf": False,
     }
     assert read["interfaces"]["net1"]["mtu"] == 9000
+    assert read["gpus"] == ["GPU 0: NVIDIA H100"] and read["peermem"] is False
+    path = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
+    assert read["gpu_paths"] == {0: {"pci_path": path, "numa_node": 1}}
 
 
 def test_the_probe_fits_into_a_url():

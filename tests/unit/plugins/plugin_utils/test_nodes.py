@@ -209,3 +209,23 @@ def test_a_pod_being_deleted_does_not_count_as_running():
     going = pod("p1")
     going["metadata"]["deletionTimestamp"] = "2026-01-15T09:00:00Z"
     assert pod_states([going], [], ["p1"])["running"] == []
+
+
+def labelled(name: str, gpu: str, **changes) -> dict:
+    made = node(name, **changes)
+    made["metadata"]["labels"] = {"gpu": gpu}
+    return made
+
+
+def test_nodes_by_label():
+    nodes = [labelled("a", "H100"), labelled("b", "A100"), labelled("c", "H100"), node("d")]
+    nodes.append(labelled("e", "H100", rdma="0"))
+    chosen = choose_nodes(nodes, [], settings(nodes={"label": "gpu=H100"}))
+    assert chosen["chosen"] == ["a", "c"] and chosen["findings"] == []
+    assert [s["node"] for s in chosen["skipped"]] == ["e"]
+
+
+def test_a_label_that_too_few_nodes_have():
+    chosen = choose_nodes([node("a"), node("b")], [], settings(nodes="gpu=H100"))
+    assert chosen["findings"][0]["code"] == "not_enough_nodes"
+    assert "0 of 2 nodes match gpu=H100" in chosen["findings"][0]["seen"]

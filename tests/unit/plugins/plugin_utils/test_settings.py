@@ -55,8 +55,9 @@ def test_gpu():
     assert (made["gpu_resource"], made["gpu_count"], made["cuda_method"]) == (
         "nvidia.com/gpu",
         1,
-        "peermem",
+        "auto",
     )
+    assert made["cuda_device"] == "auto"
 
 
 @pytest.mark.parametrize(
@@ -98,3 +99,65 @@ def test_bad_values_are_named(name, value, words):
 def test_lists_of_different_length_are_an_error():
     with pytest.raises(ValueError, match=r"rdma_test_devices.*2 entries, the rails are 3"):
         make_settings({**VARIABLES, "networks": ["a", "b", "c"], "devices": ["d0", "d1"]}, PREFIX)
+
+
+@pytest.mark.parametrize("value", [{"label": "gpu=H100"}, "gpu=H100"])
+def test_nodes_by_label(value):
+    assert make_settings({**VARIABLES, "nodes": value}, PREFIX)["nodes"] == {"label": "gpu=H100"}
+
+
+@pytest.mark.parametrize("value", [{"label": "a>b"}, {"labels": "a=b"}, {"label": 3}])
+def test_bad_selectors(value):
+    with pytest.raises(ValueError, match="rdma_test_nodes="):
+        make_settings({**VARIABLES, "nodes": value}, PREFIX)
+
+
+def test_rails_one_by_one():
+    rails = [{"network": "a", "resource": "rdma/x"}, {"device": "mlx5_3", "port": "2"}]
+    made = make_settings({**VARIABLES, "rails": rails}, PREFIX)["rails"]
+    assert made == [
+        {"index": 0, "network": "a", "resource": "rdma/x", "device": "", "port": 0},
+        {"index": 1, "network": "", "resource": "", "device": "mlx5_3", "port": 2},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rails", "words"),
+    [
+        ([{"nettwork": "a"}], "unknown keys: nettwork"),
+        ([{"network": "a"}, {"network": "a"}], "a network of its own"),
+        ([{"resource": "x"}], "rail 0: resource 'x'"),
+        ([{"port": 300}], "rail 0: port"),
+    ],
+)
+def test_bad_rails(rails, words):
+    with pytest.raises(ValueError, match=words):
+        make_settings({**VARIABLES, "rails": rails}, PREFIX)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "threshold_us=0"),
+        ({"threshold_us": 3, "bidirectional": True}, "bidirectional is for bandwidth"),
+    ],
+)
+def test_what_latency_needs(changes, words):
+    with pytest.raises(ValueError, match=words):
+        make_settings({**VARIABLES, "tool": "ib_send_lat", **changes}, PREFIX)
+
+
+def test_no_write_latency_in_gpu_memory():
+    changes = {"tool": "ib_write_lat", "threshold_us": 5}
+    with pytest.raises(ValueError, match="no write latency in GPU memory"):
+        make_settings({**GPU_VARIABLES, **changes}, "gpudirect_test_")
+
+
+def test_figures_in_host_memory():
+    links = [
+        {"id": "a", "verdict": "passed", "bandwidth_average_gbps": 390.0},
+        {"id": "b", "verdict": "slow", "bandwidth_average_gbps": 90.0},
+    ]
+    changes = {"threshold_host_percent": "95", "host_result": {"links": links}}
+    made = make_settings({**GPU_VARIABLES, **changes}, "gpudirect_test_")
+    assert made["host_gbps"] == {"a": 390.0} and made["threshold_host_percent"] == 95

@@ -225,6 +225,107 @@ def test_nothing_to_blame():
     assert verdicts.localise(GOOD) == []
 
 
+def test_one_of_two_rails_of_a_node_is_its_port():
+    links = [link(a, b, rail=r) for r in (0, 1) for a, b in ((3, 4), (4, 3), (1, 3), (3, 1))]
+    links += [link(1, 2), link(2, 1)]
+    links += [link(a, b, "slow", rail=1) for a, b in ((1, 2), (2, 1), (3, 2), (2, 3))]
+    (found,) = verdicts.localise(links)
+    assert found["localisation"] == "bad_port" and found["where"] == {"node": "n2", "rail": 1}
+    assert "other rails of the node do" in found["seen"]
+
+
+def test_all_rails_of_a_node_are_the_node():
+    links = [link(a, b, rail=r) for r in (0, 1) for a, b in ((3, 4), (4, 3), (1, 3), (3, 1))]
+    links += [
+        link(a, b, "slow", rail=r) for r in (0, 1) for a, b in ((1, 2), (2, 1), (3, 2), (2, 3))
+    ]
+    (found,) = verdicts.localise(links)
+    assert found["localisation"] == "bad_node" and found["where"] == {"node": "n2"}
+    assert len(found["links"]) == 8
+
+
+def test_a_port_that_is_bad_in_one_role():
+    links = [*GOOD, link(1, 2, "slow"), link(2, 1), link(3, 2, "slow"), link(2, 3)]
+    links += [link(1, 4), link(4, 1)]
+    (found,) = verdicts.localise(links)
+    assert found["localisation"] == "one_way"
+    assert found["where"] == {"node": "n2", "rail": 0, "role": "client"}
+
+
+def test_one_rail_of_two():
+    links = [link(a, b) for a, b in ((1, 2), (2, 1), (3, 4), (4, 3))]
+    links += [link(a, b, "slow", rail=1) for a, b in ((1, 2), (2, 1), (3, 4), (4, 3))]
+    (found,) = verdicts.localise(links)
+    assert (found["localisation"], found["where"]) == ("rail_wide", {"rail": 1})
+
+
+def test_both_rails():
+    links = [link(a, b, "slow", rail=r) for r in (0, 1) for a, b in ((1, 2), (2, 1), (3, 4))]
+    (found,) = verdicts.localise(links)
+    assert (found["localisation"], found["where"]) == ("fabric_wide", {"rails": [0, 1]})
+
+
+def test_across_rails_nothing_passes():
+    links = [link(a, b, rail=r) for r in (0, 1) for a, b in ((1, 2), (2, 1), (3, 4), (4, 3))]
+    across = [link(1, 2, "failed"), link(3, 4, "failed")]
+    links += [{**k, "client": k["client"][:-1] + "1", "client_rail": 1} for k in across]
+    (found,) = verdicts.localise(links)
+    assert found["localisation"] == "rail_wide"
+    assert found["where"] == {"rail": 0, "client_rail": 1}
+    assert "from rail 1 to rail 0" in found["seen"]
+
+
+def test_a_failure_that_does_not_come_again_blames_nobody():
+    links = [*GOOD, link(1, 2, "slow"), link(2, 1), link(3, 1, wave=1), link(1, 3, wave=1)]
+    links += [link(4, 2, wave=1), link(2, 4, wave=1), link(1, 2, wave=2), link(2, 1, wave=2)]
+    (found,) = verdicts.localise(links)
+    assert found["localisation"] == "not_enough_evidence"
+    assert "passed when it was repeated" in found["seen"]
+
+
+# ---- other measurements and thresholds
+
+LATENCY = make_settings({**VARIABLES, "tool": "ib_send_lat", "threshold_us": 3}, "rdma_test_")
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(3, "passed"), (2, "slow")])
+def test_latency(limit, verdict):
+    rows = [
+        {"bytes": 2, "latency_average_us": 2.5, "latency_p99_us": 3.1},
+        {"bytes": 4096, "latency_average_us": 9.0, "latency_p99_us": 12.0},
+        {"bytes": 8, "latency_average_us": None, "latency_p99_us": None},
+    ]
+    quickest = verdicts._quickest(rows)
+    assert quickest["bytes"] == 2
+    found, finding = verdicts._judge_latency(quickest, {**LATENCY, "threshold_us": limit})
+    assert found == verdict
+    if verdict == "slow":
+        assert finding["code"] == "high_latency"
+        assert "2.5 µs on average at best (messages of 2 bytes); required 2 µs" in finding["seen"]
+
+
+def test_a_latency_that_is_no_number_is_no_pass():
+    row = {"bytes": 2, "latency_average_us": None}
+    verdict, finding = verdicts._judge_latency(verdicts._quickest([row]), LATENCY)
+    assert (verdict, finding["code"]) == ("failed", "no_result")
+
+
+def test_gpu_memory_against_the_same_link_in_host_memory():
+    settings = {**ONE_SIZE, "threshold_host_percent": 95, "host_gbps": {"l": 392.0}}
+    limit = verdicts.threshold(endpoint(1), endpoint(2), settings, "l")
+    assert limit["gbps"] == 372.4 and "same link in host memory" in limit["words"]
+    # the other threshold is more, or there is no figure of this link
+    assert (
+        verdicts.threshold(
+            endpoint(1), endpoint(2), {**settings, "threshold_host_percent": 50}, "l"
+        )["gbps"]
+        == 360.0
+    )
+    assert verdicts.threshold(endpoint(1), endpoint(2), settings, "m")["gbps"] == 360.0
+    none = verdicts.threshold(endpoint(1), endpoint(2), {**settings, "threshold_percent": 0}, "m")
+    assert none["gbps"] is None and "no figure" in none["words"]
+
+
 # ---- the whole test
 
 STATE = {
@@ -233,6 +334,7 @@ STATE = {
     "endpoints": [],
     "rounds": 2,
     "findings": [],
+    "notes": [],
     "left_behind": [],
     "check_mode": False,
     "started": "2026-01-15T09:00:00Z",
