@@ -68,6 +68,7 @@ def endpoint(node: str, number: int, rail: int, memory: str) -> dict:
         "tool": {"name": "ib_write_bw", "version": "6.29", "cuda": cuda, "dmabuf": cuda},
         "stdbuf": True,
         "gpus": ["GPU 0: NVIDIA H200 (UUID: GPU-7d1f0000)"] if cuda else [],
+        **({"cuda_device": 0, "gpu_path": "PIX", "cuda_method": "peermem"} if cuda else {}),
     }
 
 
@@ -174,6 +175,7 @@ class Cluster:
             "rounds": 0,
             "findings": [],
             "left_behind": [],
+            "notes": [],
             "check_mode": False,
             "started": self._now(),
         }
@@ -182,10 +184,12 @@ class Cluster:
             for links in rounds.plan_rounds(
                 sorted(ends, key=lambda e: order.index(e["node"])), test
             ):
-                self._round(links, ends, test, state)
+                done = {k["id"] for k in state["links"]}
+                self._round([k for k in links if k["id"] not in done], ends, test, state)
             self.rng.shuffle(order)
-        for links in rounds.plan_retests(state["links"], ends, test):
-            self._round(links, ends, test, state)
+        while wave := rounds.plan_retests(state["links"], ends, test):
+            for links in wave:
+                self._round(links, ends, test, state)
         self.clock += datetime.timedelta(seconds=4)
         return verdicts.conclude({**state, "ended": self._now()}, test)
 
@@ -193,8 +197,6 @@ class Cluster:
         return self.clock.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _round(self, links: list, ends: list, test: dict, state: dict) -> None:
-        done = {k["id"] for k in state["links"]}
-        links = [k for k in links if k["id"] not in done]
         if not links:
             return
         by_id = {e["id"]: e for e in ends}

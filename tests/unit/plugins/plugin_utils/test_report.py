@@ -60,7 +60,7 @@ def test_the_schema_is_one():
         ("two", True, "all of 4 links passed"),
         ("two_slow", False, "pair of nodes gpu-node-1 and gpu-node-2, rail 0: 2"),
         ("sixteen", True, "passed, the slowest with"),
-        ("slow_node", False, "node gpu-node-3, rail 0: 207.5 of 360.0 Gb/s required"),
+        ("slow_node", False, "node gpu-node-3, rail 0: 208.7 of 360.0 Gb/s required"),
         ("bad_path", False, "one direction between nodes gpu-node-1 and gpu-node-2"),
         ("failures", False, "node gpu-node-5, rail 0"),
         ("gpu_failure", False, "GPUDirect RDMA, GPU memory: node gpu-node-2"),
@@ -203,7 +203,7 @@ def test_the_data_of_the_page_cannot_end_its_element():
 
 
 @pytest.mark.parametrize(
-    ("case", "nodes", "cells"), [("two", 2, 2), ("slow_node", 16, 38), ("sixteen", 16, 192)]
+    ("case", "nodes", "cells"), [("two", 2, 2), ("slow_node", 16, 32), ("sixteen", 16, 192)]
 )
 def test_the_map_has_a_cell_for_each_link(case, nodes, cells):
     first = next(
@@ -248,4 +248,4 @@ def test_many_findings_with_one_remedy_are_one_card():
 
 def test_the_terminal_stays_short_on_a_large_fabric():
     assert len(made("large")["lines"]) < 70
-    assert any("1020 more that passed" in line for line in made("large")["lines"])
+    assert any("1009 more that passed" in line for line in made("large")["lines"])

@@ -36,6 +36,7 @@ def test_rounds_are_those_that_ran():
 
 def test_rounds_without_times_are_told_by_nodes_and_rails():
     links = [link(1, 2), link(3, 4), link(2, 1), link(5, 6, rail=1)]
+    links = [{k: v for k, v in each.items() if k not in ("round", "wave")} for each in links]
     assert [len(r["links"]) for r in group_rounds(links)] == [2, 1, 1]
 
 
@@ -231,7 +232,7 @@ def test_of_many_links_a_band_and_the_bad_ones():
     chart = report_charts.curves(document("slow_node")["tests"][0]["links"])
     assert chart["band"].startswith("M") and chart["band"].endswith("Z")
     assert {line["verdict"] for line in chart["lines"]} == {"slow"}
-    assert len(chart["select"]["links"]) == 38
+    assert len(chart["select"]["links"]) == 32
 
 
 def test_many_pairs_become_points():
