@@ -21,7 +21,9 @@ class _Fabric:
 
     nodes: list[Node]
 
-    def __init__(self, shape: Shape, guests: int, cache: Path | None, lifetime_s: float, detached: bool):
+    def __init__(
+        self, shape: Shape, guests: int, cache: Path | None, lifetime_s: float, detached: bool
+    ):
         self.cache = (cache or default_cache()).absolute()
         self.image = images.ensure(self.cache)
         self.shape = snapshot.working_shape(shape, self.image, self.cache)
@@ -42,11 +44,6 @@ class _Fabric:
     @property
     def machines(self) -> list[Machine]:
         return self._machines
-
-    def reset(self) -> None:
-        """Every node back to the start: no processes, links up, no limits."""
-        for node in self.nodes:
-            node.reset()
 
     def close(self) -> None:
         """Ends all guests; when it returns, no process of theirs is left."""

@@ -82,7 +82,11 @@ def build(cache: Path) -> Image:
         target = cache / "image"
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
-        for file in ("vmlinux", "initrd.img", "image.json"):  # the description last: it says "complete"
+        for file in (
+            "vmlinux",
+            "initrd.img",
+            "image.json",
+        ):  # the description last: it says "complete"
             (work / file).rename(target / file)
     built = find(cache)
     assert built is not None
@@ -115,7 +119,11 @@ def find(cache: Path) -> Image | None:
 
 def source_identity() -> str:
     """Changes when a new build would give another image, apart from new versions of packages."""
-    sources = [*sorted(_GUEST_FILES.iterdir()), Path(__file__), Path(__file__).with_name("kernel.py")]
+    sources = [
+        *sorted(_GUEST_FILES.iterdir()),
+        Path(__file__),
+        Path(__file__).with_name("kernel.py"),
+    ]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 

@@ -193,7 +193,7 @@ def keep(spec: dict) -> str:
             for port in switch.ports:
                 wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if port.waiting else 0)
                 if selector.get_key(port.socket).events != wanted:
-                        selector.modify(port.socket, wanted, port)
+                    selector.modify(port.socket, wanted, port)
         return f"signal {ending[0]}"
     finally:
         for qemu in qemus:

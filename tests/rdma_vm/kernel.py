@@ -7,7 +7,7 @@ import lzma
 import re
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,18 @@ from . import packages
 from .errors import BuildError
 
 MODULES = (
-    "virtio_pci virtio_net rdma_rxe ib_uverbs rdma_ucm veth bridge crc32_generic crc32_pclmul "
-    "sch_netem sch_tbf"
-).split()
+    "virtio_pci",
+    "virtio_net",
+    "rdma_rxe",
+    "ib_uverbs",
+    "rdma_ucm",
+    "veth",
+    "bridge",
+    "crc32_generic",
+    "crc32_pclmul",
+    "sch_netem",
+    "sch_tbf",
+)
 """What the guest loads, with all that these need."""
 
 _MODULE_PATHS = re.compile(
@@ -68,7 +77,7 @@ def decompress_image(image: bytes) -> bytes:
     raise BuildError(f"the kernel is compressed in an unknown way (it begins with {payload[:4]!r})")
 
 
-def loading_order(wanted: list[str], files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+def loading_order(wanted: Iterable[str], files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
     """The wanted modules and what they depend on, dependencies first (from their .modinfo sections).
 
     A module that is not in the package is built into the kernel, or not needed by it.

@@ -147,9 +147,7 @@ def start(
     return keeper, machines
 
 
-def _wait_until_ready(
-    keeper: Keeper, directory: Path, restored: bool, deadline: float
-) -> Machine:
+def _wait_until_ready(keeper: Keeper, directory: Path, restored: bool, deadline: float) -> Machine:
     port = 0
     while True:
         keeper.check()

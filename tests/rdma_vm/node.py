@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -141,17 +139,6 @@ class Node:
         """{pid: command line} of all that somebody started in the node's guest and that still runs."""
         lines = self.check([f"{_SCRIPTS}/processes"]).splitlines()
         return {int(pid): command.strip() for pid, _, command in (x.partition(" ") for x in lines)}
-
-    def reset(self) -> None:
-        """Back to the start: no processes, links up, no limits."""
-        deadline = time.monotonic() + 10
-        while running := self.processes():
-            if time.monotonic() > deadline:
-                raise GuestError(f"{self.name}: cannot be killed: {running}")
-            self.run(["kill", "-s", signal.Signals.SIGKILL.name[3:], *map(str, running)])
-        for rail in range(len(self.rails)):
-            self.shape(rail=rail)
-            self.link(True, rail)
 
     def as_dict(self) -> dict:
         """For JSON; `from_dict` is its inverse."""

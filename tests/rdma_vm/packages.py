@@ -61,7 +61,7 @@ def download(names: tuple[str, ...], directory: Path) -> list[Path]:
         # The host's dpkg database is not touched, and need not be ours to lock.
         "Debug::NoLocking": "true",
     }
-    arguments = [argument for item in options.items() for argument in ("-o", "%s=%s" % item)]
+    arguments = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     _apt(["apt-get", "-qqy", *arguments, "--download-only", "install", *names])
     return sorted((directory / "archives").glob("*.deb"))
 
@@ -85,8 +85,7 @@ def _apt(command: list[str], directory: Path | None = None) -> str:
         command,
         cwd=directory,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
     )
     if done.returncode != 0:

@@ -38,7 +38,13 @@ def ensure(shape: Shape, image: Image, cache: Path, index: int) -> Path:
             bare = _path(shape, image, cache, f"-{_BARE}")
             _make(bare, shape, image, None, [])
             attach = [
-                ["/usr/lib/rdma_vm/attach", rail.device, rail.interface, rail.mac, f"{rail.address}/24"]
+                [
+                    "/usr/lib/rdma_vm/attach",
+                    rail.device,
+                    rail.interface,
+                    rail.mac,
+                    f"{rail.address}/24",
+                ]
                 for rail in rails_of_group_node(index, shape.rails)
             ]
             _make(path, shape, image, bare, attach)
