@@ -205,7 +205,7 @@ def keep(spec: dict) -> str:
 def say(message: object) -> None:
     """One line of JSON for the owner, who may be gone."""
     with contextlib.suppress(OSError):
-        print(json.dumps(message), flush=True)
+        os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
 
 
 def last_words(spec: dict) -> str:

@@ -48,6 +48,8 @@ class Keeper:
             [sys.executable, "-I", str(Path(__file__).with_name("keeper.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # Who waits for the end of our own streams must not wait for guests that run on.
+            stderr=subprocess.DEVNULL if detached else None,
             # A terminal's Ctrl-C is for the owner, which then ends its guests in order.
             start_new_session=True,
         )

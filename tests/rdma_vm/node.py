@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from .errors import GuestError
@@ -85,9 +85,10 @@ class Node:
         *,
         linger: bool = False,
         on_output: OutputCallback | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> GuestProcess:
         """Starts a program in the node's guest; see GuestProcess."""
-        return GuestProcess(self.port, argv, linger=linger, on_output=on_output)
+        return GuestProcess(self.port, argv, linger=linger, on_output=on_output, on_end=on_end)
 
     def run(self, argv: Sequence[str], timeout: float = 60) -> Result:
         """Runs a program to its end. After `timeout` seconds its process group is killed: TimeoutError."""

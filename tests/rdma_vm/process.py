@@ -53,8 +53,13 @@ class GuestProcess:
         *,
         linger: bool = False,
         on_output: OutputCallback | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Starts argv through the agent that listens on that port of 127.0.0.1. Raises GuestError when it is not there."""
+        """Starts argv through the agent that listens on that port of 127.0.0.1. Raises GuestError when it is not there.
+
+        `on_output` and `on_end` are called from a thread of this object: for every piece of output, and once when
+        the program has ended or is lost.
+        """
         if not argv:
             raise ValueError("argv is empty")
         self.argv = list(argv)
@@ -65,6 +70,7 @@ class GuestProcess:
         self.start_error: int | None = None
         """The errno when it could not be started."""
         self._on_output = on_output
+        self._on_end = on_end
         self._streams = {STDOUT: bytearray(), STDERR: bytearray()}
         self._changed = threading.Condition()
         self._ended = False
@@ -156,6 +162,8 @@ class GuestProcess:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        if self._on_end:
+            self._on_end()
 
     def _take(self, kind: int, data: bytes) -> None:
         if kind in (_OUT, _ERR) and self._on_output:
