@@ -1,0 +1,1 @@
+"""A simulated Kubernetes cluster with a model of an RDMA fabric, for tests and demonstrations."""
