@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,127 +16,31 @@ from rdma_vm import GuestError, Node
 pytest.importorskip("aiohttp", reason="the simulated cluster needs aiohttp")
 pytest.importorskip("kubernetes", reason="this test talks to the cluster as the collection does")
 
-from kubernetes import client, config
-from kubernetes.stream import stream
+from pods import Cluster
 from simulator.wrapper import scripts
 from simulator_rdma import server
 from simulator_rdma.__main__ import guest_config
 
-RDMA = "rdma/rdma_shared_device_a"
 PERFTEST = ["stdbuf", "-oL", "ib_write_bw", "-d", "mlx5_0", "-F", "--report_gbits", "-R"]
 
 
 @dataclass
-class Cluster:
-    """A running cluster: its API, and the guests behind its nodes."""
+class RealCluster(Cluster):
+    """With the guests behind its nodes, and the simulator's process."""
 
-    api: client.CoreV1Api
     nodes: dict[str, Node]
     pid: int
-    kubeconfig: str
-
-    def pod(self, name: str, node: str, capabilities: list[str]) -> dict:
-        """Makes a test pod on a node and returns it when it runs."""
-        limits = {RDMA: "1"}
-        container = {
-            "name": "rdma-test-ctr",
-            "image": "mellanox/rping-test",
-            "command": ["sleep", "infinity"],
-            "securityContext": {"capabilities": {"add": capabilities}},
-            "resources": {"limits": limits, "requests": limits},
-        }
-        body = {
-            "metadata": {
-                "name": name,
-                "annotations": {"k8s.v1.cni.cncf.io/networks": "rdma-net-ipam"},
-            },
-            "spec": {
-                "restartPolicy": "Never",
-                "nodeSelector": {"kubernetes.io/hostname": node},
-                "containers": [container],
-            },
-        }
-        self.api.create_namespaced_pod("default", body)
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            pod = self.api.read_namespaced_pod(name, "default")
-            if pod.status.phase == "Running":
-                return pod
-            time.sleep(0.05)
-        raise TimeoutError(f"pod {name} does not run")
-
-    def exec(self, pod: str, *command: str) -> Exec:
-        # A client of its own for each, because stream() changes the one it is given.
-        api = client.CoreV1Api(config.new_client_from_config(self.kubeconfig))
-        return Exec(
-            stream(
-                api.connect_get_namespaced_pod_exec,
-                pod,
-                "default",
-                command=list(command),
-                stderr=True,
-                stdout=True,
-                stdin=False,
-                tty=False,
-                _preload_content=False,
-            )
-        )
-
-    def wrapped(self, pod: str, *command: str) -> Exec:
-        """As the collection's module sends a command."""
-        return self.exec(pod, "sh", "-c", scripts()[0], "sh", *command)
-
-
-class Exec:
-    """A command in a pod."""
-
-    def __init__(self, socket) -> None:
-        self.socket = socket
-        self.out = self.err = ""
-
-    def read(self, until: Callable[[], bool], timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while self.socket.is_open() and not until():
-            if time.monotonic() > deadline:
-                raise TimeoutError(self.out + self.err)
-            self.socket.update(timeout=0.2)
-            self._take()
-        self._take()
-
-    def _take(self) -> None:
-        self.out += self.socket.read_stdout(timeout=0) if self.socket.peek_stdout() else ""
-        self.err += self.socket.read_stderr(timeout=0) if self.socket.peek_stderr() else ""
-
-    def finish(self, timeout: float = 120) -> int:
-        """Its exit code, when it has ended."""
-        self.read(lambda: False, timeout)
-        return self.socket.returncode
-
-    @property
-    def pid(self) -> int:
-        """The pid that the wrapper tells."""
-        self.read(lambda: self.err.count("\1") >= 2, 20)
-        return int(self.err.split("\1")[1].removeprefix("pid:"))
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
     started = server.start(tmp_path, guest_config(nodes=2))
-    yield Cluster(
-        client.CoreV1Api(config.new_client_from_config(started["kubeconfig"])),
-        server.nodes(tmp_path),
-        started["pid"],
-        started["kubeconfig"],
-    )
+    yield RealCluster(started["kubeconfig"], server.nodes(tmp_path), started["pid"])
     server.stop(tmp_path)
 
 
-def test_perftest_between_two_pods(cluster: Cluster) -> None:
-    networks = []
-    for number, node in enumerate(cluster.nodes, 1):
-        pod = cluster.pod(f"pod-{number}", node, ["IPC_LOCK"])
-        status = pod.metadata.annotations["k8s.v1.cni.cncf.io/network-status"]
-        networks.append(json.loads(status)[1])
+def test_perftest_between_two_pods(cluster: RealCluster) -> None:
+    networks = [cluster.pod(f"pod-{n}", node) for n, node in enumerate(cluster.nodes, 1)]
     first, second = cluster.nodes.values()
     assert [network["ips"] for network in networks] == [[first.address], [second.address]]
     assert [network["mac"] for network in networks] == [first.rails[0].mac, second.rails[0].mac]
@@ -165,9 +68,9 @@ def test_perftest_between_two_pods(cluster: Cluster) -> None:
     assert missing.err == "\1nofile\1"
 
 
-def test_ends_of_processes(cluster: Cluster) -> None:
+def test_ends_of_processes(cluster: RealCluster) -> None:
     name, node = next(iter(cluster.nodes.items()))
-    cluster.pod("pod", name, ["IPC_LOCK"])
+    cluster.pod("pod", name)
     server_a = cluster.wrapped("pod", *PERFTEST)
     assert list(node.processes()) == [server_a.pid]
     killing = cluster.exec("pod", "sh", "-c", scripts()[1], "sh", "TERM", str(server_a.pid))
@@ -187,10 +90,10 @@ def test_ends_of_processes(cluster: Cluster) -> None:
     assert node.processes() == {}, "the end of the pod does"
 
 
-def test_pod_without_ipc_lock_cannot_register_memory(cluster: Cluster) -> None:
+def test_pod_without_ipc_lock_cannot_register_memory(cluster: RealCluster) -> None:
     names = list(cluster.nodes)
-    cluster.pod("server", names[0], ["IPC_LOCK"])
-    cluster.pod("client", names[1], [])
+    cluster.pod("server", names[0])
+    cluster.pod("client", names[1], capabilities=())
     serving = cluster.wrapped("server", *PERFTEST)
     serving.read(lambda: "Waiting for client" in serving.out, 20)
     size = ["-s", "8388608"]  # both buffers together exceed the 8 MiB that a kubelet grants
@@ -200,7 +103,7 @@ def test_pod_without_ipc_lock_cannot_register_memory(cluster: Cluster) -> None:
     assert "Couldn't allocate MR" in measuring.err
 
 
-def test_guests_end_with_the_simulator_even_if_it_is_killed(cluster: Cluster) -> None:
+def test_guests_end_with_the_simulator_even_if_it_is_killed(cluster: RealCluster) -> None:
     node = next(iter(cluster.nodes.values()))
     assert node.run(["true"]).returncode == 0
     os.kill(cluster.pid, signal.SIGKILL)
