@@ -105,7 +105,9 @@ class LocalBackend:
         root, tools = self._trees.of(context.machine, self._lacks(context.machine))
         env = {**context.env, "FABRIC_PROBE_ROOT": root, "PATH": f"{tools}:{SYSTEM_PATH}"}
         argv = list(context.argv)
-        own = os.path.join(tools, argv[0].rsplit("/", 1)[-1])
-        if os.path.exists(own):
-            argv[0] = own
+        name = argv[0].rsplit("/", 1)[-1]
+        for folder in tools.split(":"):
+            if os.path.exists(os.path.join(folder, name)):
+                argv[0] = os.path.join(folder, name)
+                break
         return await programs.real(replace(context, argv=argv, env=env))

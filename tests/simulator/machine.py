@@ -9,6 +9,12 @@ from .fabric import Port
 from .processes import Table
 
 
+def as_gid(address: str) -> ipaddress.IPv6Address:
+    """An address as a GID: IPv4 is mapped."""
+    parsed = ipaddress.ip_address(address)
+    return ipaddress.IPv6Address(f"::ffff:{parsed}") if parsed.version == 4 else parsed
+
+
 @dataclass
 class Gid:
     """One entry of a port's GID table."""
@@ -53,14 +59,21 @@ class Device:
     new_post_send: bool = True
     outstanding_reads: int = 16
 
-    def best_gid(self) -> Gid | None:
-        """The entry perftest takes by itself: RoCE v2 over IPv4 first, then RoCE v2, then anything."""
+    def best_gid(self, ipv6: bool = False) -> Gid | None:
+        """The entry perftest takes by itself: RoCE v2 over the IP version that is wanted, before all others."""
 
-        def rank(gid: Gid) -> tuple[bool, bool]:
-            mapped = ipaddress.IPv6Address(gid.address).ipv4_mapped is not None
-            return (gid.kind == "RoCE v2" and mapped, gid.kind == "RoCE v2")
+        def rank(gid: Gid) -> tuple[bool, bool, bool]:
+            address = ipaddress.IPv6Address(gid.address)
+            wanted = (address.ipv4_mapped is None) == ipv6
+            return (gid.kind == "RoCE v2", wanted, not address.is_link_local)
 
         return max(self.gids, key=rank, default=None)
+
+    def gid_of(self, address: str) -> Gid | None:
+        """The RoCE v2 entry that holds an address."""
+        wanted = as_gid(address)
+        found = [g for g in self.gids if ipaddress.IPv6Address(g.address) == wanted]
+        return next((g for g in found if g.kind == "RoCE v2"), found[0] if found else None)
 
 
 @dataclass
@@ -109,16 +122,9 @@ class Machine:
 
     def device_of(self, address: str) -> Device | None:
         """The device whose GID table holds an address, as rdma_cm finds it by route."""
-        wanted = ipaddress.ip_address(address)
-        mapped = ipaddress.IPv6Address(f"::ffff:{wanted}") if wanted.version == 4 else wanted
         for attachment in self.attachments:
             if address in attachment.addresses:
                 for device in self.devices:
                     if device.infiniband and device.granted and device.port.rail == attachment.rail:
                         return device
-        for device in self.devices:
-            if device.granted and any(
-                ipaddress.IPv6Address(g.address) == mapped for g in device.gids
-            ):
-                return device
-        return None
+        return next((d for d in self.devices if d.granted and d.gid_of(address)), None)

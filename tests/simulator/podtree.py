@@ -15,7 +15,7 @@ from .machine import Device, Machine
 from .perftest.help import usage
 from .perftest.options import TOOLS
 
-GID_TABLE = 16  # entries that are listed; a real port has up to 256
+GID_TABLE = 8  # entries that are listed at least; a real port has up to 256
 EMPTY_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 _RATES = {
     400: "400 Gb/sec (4X NDR)",
@@ -38,15 +38,19 @@ class PodTrees:
         self._version = version
         self._has_cuda = has_cuda
         self._gpu_name = gpu_name
+        self._made: dict[tuple[bool, frozenset[str]], str] = {}
 
     def of(self, machine: Machine, lacks: set[str]) -> tuple[str, str]:
-        """(root of the tree, folder of tools) of a pod; made on the first call."""
+        """(root of the tree, search path of tools) of a pod; made on the first call."""
         base = Path(self._folder) / machine.uid
+        shared = self._tools(bool(self._has_cuda(machine)), frozenset(lacks))
         if not machine.root:
             self._write_root(machine, base / "root")
-            self._write_tools(machine, base / "bin", lacks)
+            if machine.gpus:
+                (base / "bin").mkdir()
+                _script(base / "bin" / "nvidia-smi", _nvidia_smi(machine, self._gpu_name))
             machine.root = str(base)
-        return str(base / "root"), str(base / "bin")
+        return str(base / "root"), f"{base / 'bin'}:{shared}"
 
     def forget(self, machine: Machine) -> None:
         """Drops a pod's tree; the next call of `of` writes it anew."""
@@ -55,24 +59,25 @@ class PodTrees:
             machine.root = ""
 
     # ---- tools
-    def _write_tools(self, machine: Machine, folder: Path, lacks: set[str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        cuda = bool(self._has_cuda(machine))  # type: ignore[operator]
-        for tool in TOOLS:
-            if tool in lacks:
-                continue
-            _script(
-                folder / tool,
-                f"case \" $* \" in *' --version '*|*' -V '*) echo 'Version: {self._version}'; exit 1;; esac\n"
-                f"cat <<'END_OF_USAGE'\n{usage(tool, self._version, cuda)}END_OF_USAGE\nexit 1\n",
-            )
-        if "stdbuf" not in lacks:
-            _script(
-                folder / "stdbuf",
-                'while case "$1" in -*) :;; *) false;; esac; do shift; done; exec "$@"\n',
-            )
-        if machine.gpus:
-            _script(folder / "nvidia-smi", _nvidia_smi(machine, self._gpu_name))
+    def _tools(self, cuda: bool, lacks: frozenset[str]) -> str:
+        """The folder of tools that all pods with the same image share."""
+        if (cuda, lacks) not in self._made:
+            folder = Path(self._folder) / f"tools-{len(self._made)}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for tool in TOOLS:
+                if tool not in lacks:
+                    _script(
+                        folder / tool,
+                        f"case \" $* \" in *' --version '*|*' -V '*) echo 'Version: {self._version}'; exit 1;; esac\n"
+                        f"cat <<'END_OF_USAGE'\n{usage(tool, self._version, cuda)}END_OF_USAGE\nexit 1\n",
+                    )
+            if "stdbuf" not in lacks:
+                _script(
+                    folder / "stdbuf",
+                    'while case "$1" in -*) :;; *) false;; esac; do shift; done; exec "$@"\n',
+                )
+            self._made[(cuda, lacks)] = str(folder)
+        return self._made[(cuda, lacks)]
 
     # ---- the tree
     def _write_root(self, machine: Machine, root: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -29,6 +30,25 @@ def requests_of(spec: Obj) -> dict[str, Decimal]:
     return out
 
 
+@dataclass(frozen=True)
+class Node:
+    """A node, prepared for many questions."""
+
+    obj: Obj
+    name: str
+    host: str  # the value of its hostname label
+    free: dict[str, Decimal]  # allocatable
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What one pod wants of a node."""
+
+    wanted: dict[str, Decimal]
+    spread: list[tuple[dict[str, int], int]]
+    repelled: set[str]
+
+
 class Scheduler:
     """Binds pods that have no node; tries the others again when something changes."""
 
@@ -46,6 +66,7 @@ class Scheduler:
         self._waiting: dict[str, tuple[str, str]] = {}
         self._usage: dict[str, dict[str, Decimal]] = {}
         self._counted: dict[str, tuple[str, dict[str, Decimal]]] = {}
+        self._nodes: dict[str, Node] = {}
         self._scheduled_soon = False
         api.store.listen(PODS, self._on_pod)
         api.store.listen(NODES, lambda _event: self._soon())
@@ -97,31 +118,36 @@ class Scheduler:
     # ---- deciding
     def _run(self) -> None:
         self._scheduled_soon = False
+        nodes = [self._node(obj) for obj in self._api.store.all(NODES)]
         for namespace, name in list(self._waiting.values()):
             pod = self._api.store.find(PODS, namespace, name)
             if pod is not None and not pod["spec"].get("nodeName"):
-                self._schedule(pod)
+                self._schedule(pod, nodes)
 
-    def _schedule(self, pod: Obj) -> None:
-        nodes = list(self._api.store.all(NODES))
-        wanted = requests_of(pod["spec"])
+    def _node(self, obj: Obj) -> Node:
+        """A node with its quantities parsed, once a state of it."""
+        meta = obj["metadata"]
+        known = self._nodes.get(meta["name"])
+        if known is None or known.obj is not obj:
+            free = {k: quantity(v) for k, v in (obj["status"].get("allocatable") or {}).items()}
+            host = (meta.get("labels") or {}).get(HOSTNAME, meta["name"])
+            known = self._nodes[meta["name"]] = Node(obj, meta["name"], host, free)
+        return known
+
+    def _schedule(self, pod: Obj, nodes: list[Node]) -> None:
+        rules = Rules(requests_of(pod["spec"]), self._spread(pod, nodes), self._repelled_hosts(pod))
         reasons: Counter[str] = Counter()
         fitting = []
-        spread = self._spread_counts(pod)
         for node in nodes:
-            why = self._misfit(pod, node, wanted, spread)
+            why = self._misfit(pod, node, rules)
             if why:
                 reasons.update(why)
             else:
-                fitting.append(node["metadata"]["name"])
+                fitting.append(node.name)
         if not fitting:
             self._unschedulable(pod, len(nodes), reasons)
             return
-        chosen = min(
-            fitting,
-            key=lambda n: (self._usage.get(n, {}).get("pods", Decimal(0)), fitting.index(n)),
-        )
-        self.bind(pod, chosen)
+        self.bind(pod, min(fitting, key=lambda n: self._usage.get(n, {}).get("pods", 0)))
 
     def bind(self, pod: Obj, node: str) -> None:
         """Assigns a pod to a node."""
@@ -145,59 +171,57 @@ class Scheduler:
             "default-scheduler",
         )
 
-    def _misfit(
-        self, pod: Obj, node: Obj, wanted: dict[str, Decimal], spread: list[Any]
-    ) -> list[str]:
+    def _misfit(self, pod: Obj, node: Node, rules: Rules) -> list[str]:
+        """Why a pod cannot go to a node, in the words of the event; nothing when it can."""
         spec = pod["spec"]
-        taint = _untolerated(node, spec.get("tolerations") or [])
-        if node["spec"].get("unschedulable") and not _tolerates(
-            spec.get("tolerations") or [],
-            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-        ):
+        tolerations = spec.get("tolerations") or []
+        cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        if node.obj["spec"].get("unschedulable") and not _tolerates(tolerations, cordoned):
             return ["node(s) were unschedulable"]
-        if taint:
-            value = taint.get("value", "")
-            return [f"node(s) had untolerated taint(s) {{{taint['key']}: {value}}}"]
-        if not _node_matches(spec, node):
+        if taint := _untolerated(node.obj, tolerations):
+            return [
+                f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
+            ]
+        if not _node_matches(spec, node.obj):
             return ["node(s) didn't match Pod's node affinity/selector"]
-        usage = self._usage.get(node["metadata"]["name"], {})
-        free = node["status"].get("allocatable") or {}
-        held = self._held(node["metadata"]["name"])
-        short = [f"Insufficient {n}" for n in wanted if held and n.startswith(held)]
-        for name, value in wanted.items():
-            if held and name.startswith(held):
-                continue
-            have = quantity(free.get(name, "0"))
-            if usage.get(name, Decimal(0)) + value > have:
-                short.append("Too many pods" if name == "pods" else f"Insufficient {name}")
-        if short:
+        if short := self._short(node, rules.wanted):
             return short
-        host = node["metadata"]["labels"].get(HOSTNAME, node["metadata"]["name"])
-        for counts, skew, key in spread:
-            if key != HOSTNAME:
-                continue
-            lowest = min((counts.get(h, 0) for h in counts["__hosts__"]), default=0)
-            if counts.get(host, 0) + 1 - lowest > skew:
+        for counts, skew in rules.spread:
+            if counts.get(node.host, 0) + 1 - min(counts.values(), default=0) > skew:
                 return ["node(s) didn't match pod topology spread constraints"]
-        if self._repelled(pod, host):
+        if node.name in rules.repelled:
             return ["node(s) didn't match pod anti-affinity rules"]
         return []
 
-    def _spread_counts(self, pod: Obj) -> list[Any]:
+    def _short(self, node: Node, wanted: dict[str, Decimal]) -> list[str]:
+        usage = self._usage.get(node.name, {})
+        held = self._held(node.name)
+        out = []
+        for name, value in wanted.items():
+            if (held and name.startswith(held)) or usage.get(name, 0) + value > node.free.get(
+                name, 0
+            ):
+                out.append("Too many pods" if name == "pods" else f"Insufficient {name}")
+        return out
+
+    def _spread(self, pod: Obj, nodes: list[Node]) -> list[tuple[dict[str, int], int]]:
+        """For each spread constraint on hosts: how many matching pods each host has, and the skew that is allowed."""
         out = []
         for constraint in pod["spec"].get("topologySpreadConstraints") or []:
-            if constraint.get("whenUnsatisfiable") != "DoNotSchedule":
+            if (
+                constraint.get("whenUnsatisfiable") != "DoNotSchedule"
+                or constraint["topologyKey"] != HOSTNAME
+            ):
                 continue
             matches = structured_selector(constraint.get("labelSelector"))
-            counts: dict[str, Any] = {"__hosts__": []}
-            for node in self._api.store.all(NODES):
-                if _node_matches(pod["spec"], node):
-                    counts["__hosts__"].append(node["metadata"]["labels"].get(HOSTNAME, ""))
+            counts = {n.host: 0 for n in nodes if _node_matches(pod["spec"], n.obj)}
             for other in self._placed(pod["metadata"]["namespace"]):
-                if matches(other["metadata"].get("labels") or {}):
-                    node_name = other["spec"]["nodeName"]
-                    counts[node_name] = counts.get(node_name, 0) + 1
-            out.append((counts, constraint.get("maxSkew", 1), constraint["topologyKey"]))
+                if (
+                    matches(other["metadata"].get("labels") or {})
+                    and other["spec"]["nodeName"] in counts
+                ):
+                    counts[other["spec"]["nodeName"]] += 1
+            out.append((counts, constraint.get("maxSkew", 1)))
         return out
 
     def _placed(self, namespace: str) -> list[Obj]:
@@ -207,22 +231,21 @@ class Scheduler:
             if p["spec"].get("nodeName") and p["status"].get("phase") not in ("Succeeded", "Failed")
         ]
 
-    def _repelled(self, pod: Obj, host: str) -> bool:
-        """Whether pods on a host keep this one away, by its own rules or by theirs."""
-        own = _anti_affinity(pod["spec"])
+    def _repelled_hosts(self, pod: Obj) -> set[str]:
+        """Nodes whose pods keep this one away, by its own rules or by theirs."""
+        own = [structured_selector(t.get("labelSelector")) for t in _anti_affinity(pod["spec"])]
+        mine = pod["metadata"].get("labels") or {}
+        out = set()
         for other in self._placed(pod["metadata"]["namespace"]):
-            if other["spec"]["nodeName"] != host:
+            theirs = _anti_affinity(other["spec"])
+            if not own and not theirs:
                 continue
             labels = other["metadata"].get("labels") or {}
-            if any(structured_selector(t.get("labelSelector"))(labels) for t in own):
-                return True
-            mine = pod["metadata"].get("labels") or {}
-            if any(
-                structured_selector(t.get("labelSelector"))(mine)
-                for t in _anti_affinity(other["spec"])
+            if any(matches(labels) for matches in own) or any(
+                structured_selector(t.get("labelSelector"))(mine) for t in theirs
             ):
-                return True
-        return False
+                out.add(other["spec"]["nodeName"])
+        return out
 
     def _unschedulable(self, pod: Obj, total: int, reasons: Counter[str]) -> None:
         texts = sorted(f"{n} {text}" for text, n in reasons.items())

@@ -6,6 +6,8 @@ therefore hand out the objects themselves, and each is turned into JSON once, ho
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -59,6 +61,7 @@ class Store:
         self._log: deque[Event] = deque()
         self.oldest = 1  # watches older than this are told 410
         self._listeners: dict[Key, list[Callable[[Event], None]]] = {}
+        self._order: dict[Key, list[tuple[str, str]]] = {}  # sorted keys, until one comes or goes
 
     # ---- reading
     def find(self, key: Key, namespace: str | None, name: str) -> Obj | None:
@@ -71,9 +74,13 @@ class Store:
     def entries(self, key: Key, namespace: str | None = None) -> list[Entry]:
         """All objects of a type, of one namespace or all, in the order of namespace and name."""
         table = self._objects.get(key, {})
+        order = self._order.get(key)
+        if order is None:
+            order = self._order[key] = sorted(table)
         if namespace is None:
-            return [table[k] for k in sorted(table)]
-        return [table[k] for k in sorted(k for k in table if k[0] == namespace)]
+            return [table[k] for k in order]
+        start = bisect.bisect_left(order, (namespace, ""))
+        return [table[k] for k in itertools.takewhile(lambda k: k[0] == namespace, order[start:])]
 
     def all(self, key: Key, namespace: str | None = None) -> Iterator[Obj]:
         for entry in self.entries(key, namespace):
@@ -100,6 +107,8 @@ class Store:
         where = (meta.get("namespace") or "", meta["name"])
         table = self._objects.setdefault(key, {})
         before = table.get(where)
+        if before is None:
+            self._order.pop(key, None)
         self.version += 1
         meta["resourceVersion"] = str(self.version)
         entry = Entry(obj)
@@ -112,6 +121,7 @@ class Store:
         before = self._objects.get(key, {}).pop((namespace or "", name), None)
         if before is None:
             return None
+        self._order.pop(key, None)
         self.version += 1
         meta = {**before.obj["metadata"], "resourceVersion": str(self.version)}
         entry = Entry({**before.obj, "metadata": meta})

@@ -129,7 +129,7 @@ class Wire:
         target = self.at(host)
         if target is None:
             raise ConnectionFailed("no_host")
-        if kind == "rdma_cm" and target.device_of(host) is None:
+        if kind.startswith("rdma_cm") and target.device_of(host) is None:
             raise ConnectionFailed("no_device")
         listener = self._listeners.get((target.uid, kind, port))
         if listener is None:

@@ -59,6 +59,8 @@ class Options:
     run_infinitely: bool = False
     report_both: bool = False
     tos: int | None = None
+    ipv6_gid: bool = False
+    ipv6_address: bool = False
     output: str | None = None
     quiet_cpu: bool = False
     host: str | None = None
@@ -198,7 +200,7 @@ def _long(
     name, equals, value = word[2:].partition("=")
     known = [s for s in _SPEC if s[1] and not (s[1].startswith("use_cuda") and not cuda)]
     if not at_least(version, "6.20"):
-        known = [s for s in known if s[1] != "use_cuda_dmabuf"]
+        known = [s for s in known if s[1] not in ("use_cuda_dmabuf", "ipv6-addr")]
     exact = [s for s in known if s[1] == name] or [s for s in known if s[1].startswith(name)]
     if len(exact) != 1:
         raise _refuse_option(program, f"unrecognized option '{word}'")
@@ -270,6 +272,8 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
         "noPeak": "no_peak",
         "cpu_util": "cpu_util",
         "report-both": "report_both",
+        "ipv6": "ipv6_gid",
+        "ipv6-addr": "ipv6_address",
         "run_infinitely": "run_infinitely",
         "CPU-freq": "quiet_cpu",
     }
@@ -314,7 +318,9 @@ def _check(options: Options, version: str) -> None:
         raise Refused(f" Iteration num should be between 5 and 100000000\n{_EXITED}")
     rule = "-" * 87 + "\n"
     if options.iterations % options.post_list:
-        raise Refused("Number of iterations must be a multiple of post list size\n", out="-" * 87 + "\n")
+        raise Refused(
+            "Number of iterations must be a multiple of post list size\n", out="-" * 87 + "\n"
+        )
     if options.all_sizes and options.duration is not None:
         raise Refused("Duration mode currently doesn't support running on all sizes.\n", out=rule)
     if options.on_gpu and options.tool == "ib_write_lat":

@@ -28,5 +28,4 @@ def _running(tmp_path_factory):
 @pytest.fixture
 def cluster(_running):
     _running.clean()
-    yield _running
-    _running.clean()
+    return _running

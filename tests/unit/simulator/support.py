@@ -64,7 +64,12 @@ class Cluster:
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
-        settings: dict[str, Any] = {"start_delay": 0.05, "stop_delay": 0.05, "time_scale": 0.02, **config}
+        settings: dict[str, Any] = {
+            "start_delay": 0.05,
+            "stop_delay": 0.05,
+            "time_scale": 0.02,
+            **config,
+        }
         began = time.monotonic()
         self.started = client.start(folder, Config(**settings))
         self.start_seconds = time.monotonic() - began
@@ -103,7 +108,10 @@ class Cluster:
         """One HTTP request with the administrator's token."""
         url = self.url + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
         data = json.dumps(body).encode() if body is not None else None
-        headers = {"Authorization": f"Bearer {self.token if token is None else token}", "Content-Type": kind}
+        headers = {
+            "Authorization": f"Bearer {self.token if token is None else token}",
+            "Content-Type": kind,
+        }
         request = urllib.request.Request(url, data=data, method=method, headers=headers)
         try:
             with self._opener.open(request, timeout=10) as response:
@@ -126,7 +134,9 @@ class Cluster:
     def wait(self, name: str, phase: str = "Running", seconds: float = 5.0) -> Any:
         """Waits for a pod's phase; returns the pod."""
         found = self.until(
-            lambda: (p := self.get(f"{PODS}/{name}").json).get("status", {}).get("phase") == phase and p, seconds
+            lambda: (p := self.get(f"{PODS}/{name}").json).get("status", {}).get("phase") == phase
+            and p,
+            seconds,
         )
         return found
 
@@ -164,10 +174,21 @@ class Cluster:
         from kubernetes.client import CoreV1Api
         from kubernetes.stream import stream
 
-        options = {"namespace": "default", "stdout": True, "stderr": True, "stdin": stdin is not None, **options}
+        options = {
+            "namespace": "default",
+            "stdout": True,
+            "stderr": True,
+            "stdin": stdin is not None,
+            **options,
+        }
         core = CoreV1Api(self.api())
         connection = stream(
-            core.connect_get_namespaced_pod_exec, name, command=command, tty=False, _preload_content=False, **options
+            core.connect_get_namespaced_pod_exec,
+            name,
+            command=command,
+            tty=False,
+            _preload_content=False,
+            **options,
         )
         if stdin is not None:
             connection.write_stdin(stdin)
@@ -187,7 +208,9 @@ class Cluster:
         codes = [c["message"] for c in causes if c.get("reason") == "ExitCode"]
         return out, err, int(codes[0]) if codes else -1, text
 
-    def output(self, name: str, command: list[str], **options: Any) -> tuple[str, str, int | None, str]:
+    def output(
+        self, name: str, command: list[str], **options: Any
+    ) -> tuple[str, str, int | None, str]:
         return self.result(self.exec(name, command, **options))
 
 

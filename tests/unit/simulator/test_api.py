@@ -52,7 +52,9 @@ class TestFields:
         body = pod("a", container={"resource": {}})
         answer = cluster.post(PODS, body, fieldValidation="Strict")
         assert answer.code == 400
-        assert 'strict decoding error: unknown field "spec.containers[0].resource"' in answer.message
+        assert (
+            'strict decoding error: unknown field "spec.containers[0].resource"' in answer.message
+        )
 
     @pytest.mark.parametrize(
         ("spec", "text"),
@@ -123,7 +125,10 @@ class TestPods:
             ({"env": [{"value": "x"}]}, "spec.containers[0].env[0].name: Required value"),
             ({"volumeMounts": [{"name": "no", "mountPath": "/x"}]}, 'Not found: "no"'),
             ({"resources": {"limits": {RDMA: "0.5"}}}, "must be an integer"),
-            ({"resources": {"requests": {RDMA: 1}}}, "Limit must be set for non overcommitable resources"),
+            (
+                {"resources": {"requests": {RDMA: 1}}},
+                "Limit must be set for non overcommitable resources",
+            ),
             (
                 {"resources": {"limits": {RDMA: 2}, "requests": {RDMA: 1}}},
                 f"must be equal to {RDMA} limit of 2",
@@ -187,14 +192,18 @@ class TestPods:
     def test_pod_security(self, cluster):
         labels = {"pod-security.kubernetes.io/enforce": "baseline"}
         cluster.post("/api/v1/namespaces", {"metadata": {"name": "safe", "labels": labels}})
-        cluster.until(lambda: cluster.get("/api/v1/namespaces/safe/serviceaccounts/default").code == 200)
+        cluster.until(
+            lambda: cluster.get("/api/v1/namespaces/safe/serviceaccounts/default").code == 200
+        )
         answer = cluster.post("/api/v1/namespaces/safe/pods", pod("a"))
         assert answer.code == 403
         assert answer.message == (
             'pods "a" is forbidden: violates PodSecurity "baseline:latest": non-default capabilities (container '
             '"rdma-test-ctr" must not include "IPC_LOCK" in securityContext.capabilities.add)'
         )
-        cluster.patch("/api/v1/namespaces/safe", {"metadata": {"labels": {k: "restricted" for k in labels}}})
+        cluster.patch(
+            "/api/v1/namespaces/safe", {"metadata": {"labels": dict.fromkeys(labels, "restricted")}}
+        )
         answer = cluster.post("/api/v1/namespaces/safe/pods", pod("a"))
         assert 'must set securityContext.capabilities.drop=["ALL"]' in answer.message
 
@@ -278,7 +287,10 @@ class TestWrites:
         self._make(cluster, a="1", b="2")
         assert cluster.patch(f"{self.path}/m", {"data": {"a": None}}).json["data"] == {"b": "2"}
         add = [{"op": "add", "path": "/data/c", "value": "3"}]
-        assert cluster.patch(f"{self.path}/m", add, "json-patch+json").json["data"] == {"b": "2", "c": "3"}
+        assert cluster.patch(f"{self.path}/m", add, "json-patch+json").json["data"] == {
+            "b": "2",
+            "c": "3",
+        }
         test = [{"op": "test", "path": "/data/c", "value": "4"}]
         assert cluster.patch(f"{self.path}/m", test, "json-patch+json").code == 422
         assert cluster.patch(f"{self.path}/m", {}, "bogus").code == 415
@@ -293,9 +305,16 @@ class TestWrites:
         assert cluster.patch(policy, {}, "strategic-merge-patch+json").code == 415
 
     def test_apply(self, cluster):
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1", "b": "2"}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "m"},
+            "data": {"a": "1", "b": "2"},
+        }
         assert cluster.patch(f"{self.path}/m", body, "apply-patch+yaml").code == 422
-        assert cluster.patch(f"{self.path}/m", body, "apply-patch+yaml", fieldManager="x").code == 201
+        assert (
+            cluster.patch(f"{self.path}/m", body, "apply-patch+yaml", fieldManager="x").code == 201
+        )
         body["data"] = {"a": "3"}
         answer = cluster.patch(f"{self.path}/m", body, "apply-patch+yaml", fieldManager="x")
         assert (answer.code, answer.json["data"]) == (200, {"a": "3"})
@@ -310,13 +329,25 @@ class TestWrites:
         after = cluster.patch(path, {"status": {"state": "notReady"}}).json
         assert after["status"]["state"] == "ready"
         assert after["metadata"]["generation"] == before["metadata"]["generation"]
-        assert cluster.patch(f"{path}/status", {"status": {"state": "notReady"}}).json["status"]["state"] == "notReady"
+        assert (
+            cluster.patch(f"{path}/status", {"status": {"state": "notReady"}}).json["status"][
+                "state"
+            ]
+            == "notReady"
+        )
         assert cluster.patch(f"{path}/status", {"status": {"state": "ready"}}).code == 200
 
     def test_unknown_paths(self, cluster):
-        for path in ("/apis/none.example/v1/things", "/api/v1/frobs", "/api/v1/namespaces/default/pods/x/frob"):
+        for path in (
+            "/apis/none.example/v1/things",
+            "/api/v1/frobs",
+            "/api/v1/namespaces/default/pods/x/frob",
+        ):
             answer = cluster.get(path)
-            assert (answer.code, answer.message) == (404, "the server could not find the requested resource")
+            assert (answer.code, answer.message) == (
+                404,
+                "the server could not find the requested resource",
+            )
 
 
 class TestDeletion:
@@ -345,14 +376,21 @@ class TestDeletion:
         other["metadata"]["labels"] = {"x": "y"}
         cluster.run(other)
         cluster.delete(PODS, labelSelector="app.kubernetes.io/managed-by=k8si.fabric")
-        cluster.until(lambda: [i["metadata"]["name"] for i in cluster.get(PODS).json["items"]] == ["other"])
+        cluster.until(
+            lambda: [i["metadata"]["name"] for i in cluster.get(PODS).json["items"]] == ["other"]
+        )
 
     def test_namespace_takes_its_content_along(self, cluster):
         cluster.post("/api/v1/namespaces", {"metadata": {"name": "gone"}})
-        cluster.until(lambda: cluster.get("/api/v1/namespaces/gone/serviceaccounts/default").code == 200)
+        cluster.until(
+            lambda: cluster.get("/api/v1/namespaces/gone/serviceaccounts/default").code == 200
+        )
         path = "/api/v1/namespaces/gone/pods"
         assert cluster.post(path, pod("a", networks="default/rdma-net-ipam")).code == 201
-        running = lambda: cluster.get(f"{path}/a").json["status"]["phase"] == "Running"  # noqa: E731
+
+        def running():
+            return cluster.get(f"{path}/a").json["status"]["phase"] == "Running"
+
         cluster.until(running)
         assert cluster.delete("/api/v1/namespaces/gone").json["status"]["phase"] == "Terminating"
         assert cluster.post(path, pod("b")).code == 403
@@ -436,10 +474,17 @@ class TestControllers:
         template = {
             "spec": {
                 "restartPolicy": "Never",
-                "containers": [{"name": "c", "image": "i:1", "command": spec.pop("command", ["true"])}],
+                "containers": [
+                    {"name": "c", "image": "i:1", "command": spec.pop("command", ["true"])}
+                ],
             }
         }
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template, **spec}}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j"},
+            "spec": {"template": template, **spec},
+        }
 
     jobs = "/apis/batch/v1/namespaces/default/jobs"
 
@@ -448,7 +493,12 @@ class TestControllers:
         return conditions[0].get("type"), conditions[0].get("reason")
 
     def test_indexed_job(self, cluster):
-        body = self._job(completions=3, parallelism=2, completionMode="Indexed", command=["sh", "-c", "echo $JOB_COMPLETION_INDEX"])
+        body = self._job(
+            completions=3,
+            parallelism=2,
+            completionMode="Indexed",
+            command=["sh", "-c", "echo $JOB_COMPLETION_INDEX"],
+        )
         assert cluster.post(self.jobs, body).code == 201
         cluster.until(lambda: self._condition(cluster)[0] == "Complete", 8)
         job = cluster.get(f"{self.jobs}/j").json
@@ -491,8 +541,12 @@ class TestControllers:
             },
         }
         assert cluster.post(path, body).code == 201
-        cluster.until(lambda: cluster.get(f"{path}/d").json.get("status", {}).get("numberReady") == 4)
-        nodes = {p["spec"]["nodeName"] for p in cluster.get(PODS, labelSelector="app=d").json["items"]}
+        cluster.until(
+            lambda: cluster.get(f"{path}/d").json.get("status", {}).get("numberReady") == 4
+        )
+        nodes = {
+            p["spec"]["nodeName"] for p in cluster.get(PODS, labelSelector="app=d").json["items"]
+        }
         assert len(nodes) == 4
         cluster.delete(f"{path}/d", {"propagationPolicy": "Foreground"})
         cluster.until(lambda: cluster.get(f"{path}/d").code == 404)

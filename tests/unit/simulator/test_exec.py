@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from support import PODS, pod
-
 from simulator import wrapper
+from support import PODS, pod
 
 
 @pytest.fixture
@@ -95,7 +94,9 @@ def test_refused_by_rbac(running):
     with pytest.raises(ApiException) as error:
         running.exec("a", ["true"])
     assert "Handshake status 403" in said(error)
-    assert 'cannot get resource "pods/exec" in API group "" in the namespace "default"' in said(error)
+    assert 'cannot get resource "pods/exec" in API group "" in the namespace "default"' in said(
+        error
+    )
 
 
 def test_stdin(running):
@@ -119,7 +120,10 @@ class TestWrapper:
         assert found == (wrapper.START, wrapper.KILL)
 
     def test_constants_are_read_without_running_the_module(self):
-        assert wrapper.constants("import nothing_real\nSTART = 'a' 'b'\nKILL: str = 'c'\n") == ("ab", "c")
+        assert wrapper.constants("import nothing_real\nSTART = 'a' 'b'\nKILL: str = 'c'\n") == (
+            "ab",
+            "c",
+        )
         assert wrapper.constants("START = 1 + x\nKILL = 'c'") is None
 
     def test_mark_then_command(self, running):
@@ -218,9 +222,15 @@ def test_module_k8s_exec(running):
             "-m",
             "kubernetes.core.k8s_exec",
             "-a",
-            json.dumps({"namespace": "default", "pod": "a", "command": "sh -c 'echo hello; exit 3'"}),
+            json.dumps(
+                {"namespace": "default", "pod": "a", "command": "sh -c 'echo hello; exit 3'"}
+            ),
         ],
-        env={**os.environ, "K8S_AUTH_KUBECONFIG": running.kubeconfig, "ANSIBLE_STDOUT_CALLBACK": "json"},
+        env={
+            **os.environ,
+            "K8S_AUTH_KUBECONFIG": running.kubeconfig,
+            "ANSIBLE_STDOUT_CALLBACK": "json",
+        },
         capture_output=True,
         text=True,
         check=False,

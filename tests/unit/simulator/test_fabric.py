@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from simulator.fabric import Fabric, PathBroken, Port
 
 A, B, C = Port("a"), Port("b"), Port("c")

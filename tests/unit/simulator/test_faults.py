@@ -19,7 +19,9 @@ def test_every_fault_is_described():
         assert len(fault.text) > 30, name
 
 
-@pytest.mark.parametrize("text", ["nothing", "slow_node:speed=1", "slow_node:factor=fast", "slow_node:node"])
+@pytest.mark.parametrize(
+    "text", ["nothing", "slow_node:speed=1", "slow_node:factor=fast", "slow_node:node"]
+)
 def test_misspelt_faults_are_refused(text):
     with pytest.raises(UnknownFault):
         parse(text)
@@ -41,10 +43,18 @@ def measure(cluster, pair, *options, command=None, seconds=8.0, server="a", clie
     command = [*(command or BW), *options]
     address = secondary(next(p for p in pair if p["metadata"]["name"] == server))
     one = cluster.exec(server, command)
-    cluster.until(lambda: (one.update(timeout=0.05), "Waiting" in one.peek_stdout() or not one.is_open())[1], 5)
+    cluster.until(
+        lambda: (one.update(timeout=0.05), "Waiting" in one.peek_stdout() or not one.is_open())[1],
+        5,
+    )
     for _ in range(20):  # it listens a little later
-        got = cluster.output(client, [*command, address], )if seconds > 2 else cluster.result(
-            cluster.exec(client, [*command, address]), seconds
+        got = (
+            cluster.output(
+                client,
+                [*command, address],
+            )
+            if seconds > 2
+            else cluster.result(cluster.exec(client, [*command, address]), seconds)
         )
         if "blka 8" not in got[1] and "Couldn't connect" not in got[1]:
             break
@@ -106,7 +116,9 @@ def test_port_down(cluster, pair):
     cluster.faults("port_down")
     _, client = measure(cluster, pair, seconds=1)
     assert " Port number 1 state is Down\n" in client[1]
-    root = cluster.output("b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_1/ports/1/state"])
+    root = cluster.output(
+        "b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_1/ports/1/state"]
+    )
     assert root[0] == "1: DOWN\n"
 
 
@@ -121,7 +133,9 @@ def test_wrong_mtu(cluster, pair):
 
 def test_no_gid(cluster, pair):
     cluster.faults("no_gid")
-    table = cluster.output("b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/*/ports/1/gids/*"])[0]
+    table = cluster.output(
+        "b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/*/ports/1/gids/*"]
+    )[0]
     assert set(table.split()) == {"0000:0000:0000:0000:0000:0000:0000:0000"}
     _, client = measure(cluster, pair, seconds=1)
     assert "Unexpected CM event bl blka 1" in client[1]
@@ -208,7 +222,11 @@ def test_tools_that_are_missing(cluster, pair):
     [
         ("image_pull", "ImagePullBackOff", "Back-off pulling image"),
         ("ipam_exhausted", "ContainerCreating", "no free addresses"),
-        ("network_missing", "ContainerCreating", "cannot find a network-attachment-definition (rdma-net-ipam)"),
+        (
+            "network_missing",
+            "ContainerCreating",
+            "cannot find a network-attachment-definition (rdma-net-ipam)",
+        ),
     ],
 )
 def test_pods_that_wait(cluster, fault, state, event):
@@ -227,9 +245,16 @@ def test_pods_that_wait(cluster, fault, state, event):
 def test_pod_that_crashes(cluster):
     cluster.faults("pod_crash")
     cluster.post(PODS, pod("b", "gpu-node-2"))
-    assert cluster.wait("b", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert (
+        cluster.wait("b", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"][
+            "exitCode"
+        ]
+        == 1
+    )
     cluster.post(PODS, pod("c", "gpu-node-2", restartPolicy="Always"))
-    state = cluster.until(lambda: cluster.wait("c")["status"]["containerStatuses"][0]["state"].get("waiting"))
+    state = cluster.until(
+        lambda: cluster.wait("c")["status"]["containerStatuses"][0]["state"].get("waiting")
+    )
     assert state["reason"] == "CrashLoopBackOff"
 
 
@@ -251,7 +276,9 @@ def test_policies(cluster):
     status = lambda: cluster.get(POLICY).json["status"]  # noqa: E731
     cluster.faults("policy_not_ready:message=image pull failed")
     assert status()["state"] == "notReady"
-    assert {"name": "state-OFED", "state": "notReady", "message": "image pull failed"} in status()["appliedStates"]
+    assert {"name": "state-OFED", "state": "notReady", "message": "image pull failed"} in status()[
+        "appliedStates"
+    ]
     cluster.faults("policy_ignored")
     assert status()["state"] == "ignore"
     cluster.faults("policy_absent")
@@ -276,9 +303,16 @@ def test_operator_absent_and_back(cluster):
 @pytest.mark.parametrize(
     ("fault", "check"),
     [
-        ("resource_zero", lambda n: n["status"]["allocatable"][RDMA] == "0" and n["status"]["capacity"][RDMA] == "63"),
+        (
+            "resource_zero",
+            lambda n: n["status"]["allocatable"][RDMA] == "0"
+            and n["status"]["capacity"][RDMA] == "63",
+        ),
         ("gpu_zero", lambda n: n["status"]["allocatable"]["nvidia.com/gpu"] == "0"),
-        ("nfd_label_missing", lambda n: "feature.node.kubernetes.io/pci-15b3.present" not in n["metadata"]["labels"]),
+        (
+            "nfd_label_missing",
+            lambda n: "feature.node.kubernetes.io/pci-15b3.present" not in n["metadata"]["labels"],
+        ),
         ("node_not_ready", lambda n: n["status"]["conditions"][-1]["status"] == "Unknown"),
     ],
 )
@@ -302,7 +336,9 @@ def test_no_permission(cluster):
     cluster.faults("no_permission:resource=pods,verb=create")
     answer = cluster.post(PODS, pod("a"))
     assert answer.code == 403
-    assert 'cannot create resource "pods" in API group "" in the namespace "default"' in answer.message
+    assert (
+        'cannot create resource "pods" in API group "" in the namespace "default"' in answer.message
+    )
 
 
 def test_rails(cluster):

@@ -48,7 +48,11 @@ def settings(name: str) -> tuple[str, dict]:
         if "memlock" in name and "root" not in name:
             quirks["memlock"] = True
         options["mtu"] = 1024 if "-2n-" in name or "on-1024" in name else 4096
-    ends = ("client",) if "memlock" in name and "server" not in name or name.endswith("_c") else ("server", "client")
+    ends = (
+        ("client",)
+        if ("memlock" in name and "server" not in name) or name.endswith("_c")
+        else ("server", "client")
+    )
     if "memlock" in name and "server" in name:
         ends = ("server",)
     if quirks:
@@ -71,7 +75,9 @@ def same(folder: Path) -> list[str]:
             want = replay.normalised(getattr(real, kind).replace("./ib", "ib"))
             want = [line for line in want if "Correlation coefficient" not in line]
             if have != want:
-                out.append(f"{side} {kind}:\n" + "\n".join(have) + "\n--- real ---\n" + "\n".join(want))
+                out.append(
+                    f"{side} {kind}:\n" + "\n".join(have) + "\n--- real ---\n" + "\n".join(want)
+                )
         if mine.status != real.status:
             out.append(f"{side} status {mine.status}, real {real.status}")
     return out
@@ -84,7 +90,12 @@ def test_prints_what_the_tool_printed(name):
 
 def test_every_capture_at_hand():
     """All pairs of real runs, where they are at hand; those that were cut short while being captured have nothing to compare."""
-    folders = [p for d in ("captures", "captures-cuda") for p in sorted((SHARED / d).glob("*")) if p.is_dir()]
+    folders = [
+        p
+        for d in ("captures", "captures-cuda")
+        for p in sorted((SHARED / d).glob("*"))
+        if p.is_dir()
+    ]
     if not folders:
         pytest.skip("no other captures here")
     fitting = [p for p in folders if not LEFT_OUT.search(p.name) and p.name != "629-write-lat-a"]
@@ -100,7 +111,11 @@ def rows(name: str, side: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in CHOSEN if (HERE / n / "client.cmd").exists() and "output" not in n and rows(n, "client")],
+    [
+        n
+        for n in CHOSEN
+        if (HERE / n / "client.cmd").exists() and "output" not in n and rows(n, "client")
+    ],
 )
 def test_rows_are_laid_out_byte_for_byte(name):
     """Each row of a capture, taken apart and printed again, is the same row with the same blanks and tabs."""
@@ -117,7 +132,9 @@ def test_rows_are_laid_out_byte_for_byte(name):
                 options, size, iterations, Latency(low, high, typical, average, stdev, p99, p999)
             )
         elif options.latency:
-            again = text.latency_row(options, size, iterations, Latency(0, 0, 0, values[0], 0, 0, 0))
+            again = text.latency_row(
+                options, size, iterations, Latency(0, 0, 0, values[0], 0, 0, 0)
+            )
             again = again.rsplit(None, 1)[0] + "        " + numbers[3]
             row = re.sub(r"\s+(\S+)$", r"        \1", row)
         else:

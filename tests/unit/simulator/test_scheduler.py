@@ -23,26 +23,43 @@ def reason(cluster, name):
 def affinity(key, operator, *values, field=False):
     where = "matchFields" if field else "matchExpressions"
     term = {where: [{"key": key, "operator": operator, "values": list(values)}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
 
 
 def test_names_selectors_and_affinity(cluster):
     cluster.post(PODS, pod("a", "gpu-node-3"))
     cluster.post(PODS, pod("b", affinity=affinity("metadata.name", "In", "gpu-node-2", field=True)))
-    cluster.post(PODS, pod("c", affinity=affinity("kubernetes.io/hostname", "NotIn", *[f"gpu-node-{i}" for i in (1, 2, 3)])))
+    cluster.post(
+        PODS,
+        pod(
+            "c",
+            affinity=affinity(
+                "kubernetes.io/hostname", "NotIn", *[f"gpu-node-{i}" for i in (1, 2, 3)]
+            ),
+        ),
+    )
     cluster.post(PODS, pod("d", nodeName="gpu-node-1"))
     assert [node_of(cluster, n) for n in "abcd"] == [f"gpu-node-{i}" for i in (3, 2, 4, 1)]
 
 
 def test_not_enough_of_a_resource(cluster):
     cluster.post(PODS, pod("a", container={"resources": {"limits": {RDMA: 64}}}))
-    assert reason(cluster, "a").startswith(f"0/4 nodes are available: 4 Insufficient {RDMA}. preemption: 0/4 nodes")
+    assert reason(cluster, "a").startswith(
+        f"0/4 nodes are available: 4 Insufficient {RDMA}. preemption: 0/4 nodes"
+    )
 
 
 def test_resources_are_counted_and_given_back(cluster):
     for name in ("a", "b"):
         cluster.post(PODS, pod(name, "gpu-node-1", gpus=8))
-    assert "1 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector" in reason(cluster, "b")
+    assert (
+        "1 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector"
+        in reason(cluster, "b")
+    )
     cluster.delete(f"{PODS}/a")
     assert node_of(cluster, "b") == "gpu-node-1"
 
@@ -57,7 +74,9 @@ def test_cordoned_and_tainted(cluster):
         cluster.patch(node, {"spec": {"unschedulable": None, "taints": taints}})
         cluster.post(PODS, pod("b", "gpu-node-1"))
         assert "1 node(s) had untolerated taint(s) {gpu: yes}" in reason(cluster, "b")
-        cluster.post(PODS, pod("c", "gpu-node-1", tolerations=[{"key": "gpu", "operator": "Exists"}]))
+        cluster.post(
+            PODS, pod("c", "gpu-node-1", tolerations=[{"key": "gpu", "operator": "Exists"}])
+        )
         assert node_of(cluster, "c") == "gpu-node-1"
     finally:
         cluster.patch(node, {"spec": {"unschedulable": None, "taints": None}})
