@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 
 from rdma_vm import GuestProcess, Node, Result
@@ -30,10 +31,12 @@ def start_client(
 
 
 def measure(server: Node, client: Node, *options: str, tool: str = "ib_write_bw") -> Run:
-    """A whole measurement."""
+    """A whole measurement. A server whose client failed would wait for ever: it is ended."""
     serving = start_server(server, *options, tool=tool)
     result = start_client(client, server, *options, tool=tool).wait(120)
-    return Run(serving.wait(30), result)
+    if result.returncode != 0:
+        serving.send_signal(signal.SIGTERM)
+    return Run(serving.wait(60), result)
 
 
 def row(text: str, size: int) -> list[float]:

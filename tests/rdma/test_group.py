@@ -16,7 +16,7 @@ DEFAULTS = ("-a", "-n", "5", "-F", "--report_gbits", "-R")
 def test_rdma_cm_crosses_between_the_nodes(group: GuestGroup) -> None:
     server, client = group.nodes
     run = measure(server, client, "-n", "100", "-F", "--report_gbits", "-R")
-    assert (run.server.returncode, run.client.returncode) == (0, 0)
+    assert (run.server.returncode, run.client.returncode) == (0, 0), run
     assert gids(run.client.out) == [client.gid, server.gid]
     assert gids(run.server.out) == [server.gid, client.gid]
     assert "rdma_cm QPs\t : ON" in run.client.out
@@ -26,7 +26,7 @@ def test_rdma_cm_crosses_between_the_nodes(group: GuestGroup) -> None:
 def test_the_default_command(group: GuestGroup) -> None:
     server, client = group.nodes
     run = measure(server, client, *DEFAULTS)
-    assert (run.server.returncode, run.client.returncode) == (0, 0)
+    assert (run.server.returncode, run.client.returncode) == (0, 0), run
     for exponent in range(1, 24):
         assert row(run.client.out, 1 << exponent)[1] == 5
 
@@ -35,7 +35,7 @@ def test_rate_limit_of_one_node(group: GuestGroup) -> None:
     server, client = group.nodes
     client.shape(rate_mbit=20)
     run = measure(server, client, "-n", "30", "-F", "--report_gbits", "-R")
-    assert run.client.returncode == 0
+    assert run.client.returncode == 0, run
     assert 0.01 < row(run.client.out, 65536)[3] < 0.021
 
 
@@ -120,7 +120,7 @@ def test_four_nodes_reach_each_other() -> None:
         first, *others = group.nodes
         for other in others:
             run = measure(first, other, "-n", "20", "-F", "--report_gbits", "-R")
-            assert (run.server.returncode, run.client.returncode) == (0, 0)
+            assert (run.server.returncode, run.client.returncode) == (0, 0), run
             assert gids(run.client.out) == [other.gid, first.gid]
         read_guid = ["cat", "/sys/class/infiniband/mlx5_0/node_guid"]
         assert len({node.check(read_guid) for node in group.nodes}) == 4

@@ -11,7 +11,7 @@ from rdma_vm import Guest, without_ipc_lock
 def test_bandwidth_in_gigabits(guest: Guest) -> None:
     server, client = guest.nodes[:2]
     run = measure(server, client, "-n", "200", "-F", "--report_gbits")
-    assert (run.server.returncode, run.client.returncode) == (0, 0)
+    assert (run.server.returncode, run.client.returncode) == (0, 0), run
     size, iterations, peak, average, rate = row(run.client.out, 65536)
     assert (size, iterations) == (65536, 200)
     assert 0 < average <= peak < 400
@@ -23,14 +23,14 @@ def test_bandwidth_in_gigabits(guest: Guest) -> None:
 def test_other_nodes_and_duration(guest: Guest) -> None:
     server, client = guest.nodes[2:]
     run = measure(server, client, "-D", "1", "-F", "--report_gbits")
-    assert (run.server.returncode, run.client.returncode) == (0, 0)
+    assert (run.server.returncode, run.client.returncode) == (0, 0), run
     assert row(run.client.out, 65536)[3] > 0
     assert gids(run.client.out) == [client.gid, server.gid]
 
 
 def test_latency(guest: Guest) -> None:
     run = measure(guest.nodes[0], guest.nodes[1], "-n", "20", "-F", tool="ib_write_lat")
-    assert (run.server.returncode, run.client.returncode) == (0, 0)
+    assert (run.server.returncode, run.client.returncode) == (0, 0), run
     assert "t_avg[usec]" in run.client.out
     assert len(row(run.client.out, 2)) == 9
 
@@ -54,7 +54,7 @@ def test_rdma_cm_takes_the_loopback_route_inside_one_guest(guest: Guest) -> None
     """Why -R needs a group: whatever device is named, the route to the address decides."""
     server, client = guest.nodes[:2]
     run = measure(server, client, "-n", "20", "-F", "-R")
-    assert run.client.returncode == 0
+    assert run.client.returncode == 0, run
     assert gids(run.client.out) == [server.gid, server.gid]
 
 
@@ -62,7 +62,7 @@ def test_rate_limit(guest: Guest) -> None:
     server, client = guest.nodes[:2]
     client.shape(rate_mbit=20)
     run = measure(server, client, "-n", "30", "-F", "--report_gbits")
-    assert run.client.returncode == 0
+    assert run.client.returncode == 0, run
     assert 0.01 < row(run.client.out, 65536)[3] < 0.021
     client.shape()
     run = measure(server, client, "-n", "30", "-F", "--report_gbits")

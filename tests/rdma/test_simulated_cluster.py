@@ -71,18 +71,19 @@ def test_perftest_between_two_pods(cluster: RealCluster) -> None:
 def test_ends_of_processes(cluster: RealCluster) -> None:
     name, node = next(iter(cluster.nodes.items()))
     cluster.pod("pod", name)
-    server_a = cluster.wrapped("pod", *PERFTEST)
-    assert list(node.processes()) == [server_a.pid]
-    killing = cluster.exec("pod", "sh", "-c", scripts()[1], "sh", "TERM", str(server_a.pid))
+    ended = cluster.wrapped("pod", *PERFTEST)
+    pid = ended.pid
+    assert list(node.processes()) == [pid]
+    killing = cluster.exec("pod", "sh", "-c", scripts()[1], "sh", "TERM", str(pid))
     assert killing.finish() == 0
-    assert server_a.finish() == 128 + signal.SIGTERM
+    assert ended.finish() == 128 + signal.SIGTERM
     assert node.processes() == {}
 
     lost = cluster.wrapped("pod", *PERFTEST)
-    assert lost.pid
+    pid = lost.pid
     lost.socket.close()
     time.sleep(0.5)
-    assert list(node.processes()) == [lost.pid], "a lost connection ends no process"
+    assert list(node.processes()) == [pid], "a lost connection ends no process"
     cluster.api.delete_namespaced_pod("pod", "default", grace_period_seconds=0)
     deadline = time.monotonic() + 10
     while node.processes() and time.monotonic() < deadline:
