@@ -10,6 +10,7 @@ from typing import Any
 
 from kubernetes import client, config
 from kubernetes.stream import stream
+from pair import LOST_RACE
 from simulator.wrapper import scripts
 
 RDMA = "rdma/rdma_shared_device_a"
@@ -72,6 +73,22 @@ class Cluster:
             )
         )
 
+    def measure(
+        self, server: str, client: str, command: list[str], address: str
+    ) -> tuple[Exec, Exec]:
+        """Runs perftest's server in one pod and its client in another, both under the wrapper, to their ends."""
+        for _ in range(4):
+            serving = self.wrapped(server, *command)
+            serving.read(lambda serving=serving: "Waiting for client" in serving.out, 30)
+            measuring = self.wrapped(client, *command, address)
+            if measuring.finish() != 0:
+                kill = ("sh", "-c", scripts()[1], "sh", "TERM", str(serving.pid))
+                self.exec(server, *kill).finish()
+            serving.finish()
+            if LOST_RACE not in measuring.err:
+                break
+        return serving, measuring
+
     def wrapped(self, pod: str, *command: str) -> Exec:
         """As the collection's module sends a command."""
         return self.exec(pod, "sh", "-c", scripts()[0], "sh", *command)
@@ -101,6 +118,16 @@ class Exec:
         """Its exit code, when it has ended."""
         self.read(lambda: False, timeout)
         return self.socket.returncode
+
+    @property
+    def code(self) -> int:
+        """Its exit code once it has ended."""
+        return self.socket.returncode
+
+    @property
+    def own_err(self) -> str:
+        """What the command itself wrote to its standard error: without the wrapper's mark."""
+        return self.err.rpartition("\1")[2]
 
     @property
     def pid(self) -> int:

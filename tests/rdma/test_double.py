@@ -64,11 +64,9 @@ class Ends:
     def pair(self, command: list[str]) -> tuple[tuple[int, str, str], tuple[int, str, str]]:
         """Those of a server and its client."""
         command = ["stdbuf", "-oL", *command, "-d", self.device]
-        serving = self.cluster.exec("pod-1", *command)
-        serving.read(lambda: "Waiting for client" in serving.out, 30)
-        measuring = self.cluster.exec("pod-2", *command, self.address)
-        codes = measuring.finish(), serving.finish()
-        return (codes[1], serving.out, serving.err), (codes[0], measuring.out, measuring.err)
+        both = self.cluster.measure("pod-1", "pod-2", command, self.address)
+        server, client = [(end.code, end.out, end.own_err) for end in both]
+        return server, client
 
 
 def ends(kubeconfig: str, device: str) -> Ends:

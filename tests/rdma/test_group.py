@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from pair import gids, measure, row, start_client, start_server
+from pair import gids, measure, row, start_both, start_client
 from rdma_vm import GuestGroup
 
 DEFAULTS = ("-a", "-n", "5", "-F", "--report_gbits", "-R")
@@ -49,10 +49,7 @@ def test_no_server(group: GuestGroup) -> None:
 def test_server_killed_leaves_a_hung_client_that_a_signal_ends(group: GuestGroup) -> None:
     server, client = group.nodes
     options = ("-n", "20000", "-F", "-R")
-    serving = start_server(server, *options)
-    measuring = start_client(client, server, *options)
-    assert measuring.wait_for(b"remote address")
-    time.sleep(0.5)
+    serving, measuring = start_both(server, client, *options)
     serving.send_signal(signal.SIGKILL)
     assert serving.wait().returncode == -signal.SIGKILL
     with pytest.raises(TimeoutError):
@@ -65,10 +62,7 @@ def test_server_killed_leaves_a_hung_client_that_a_signal_ends(group: GuestGroup
 def test_link_cut_fails_the_client_and_leaves_the_server_hanging(group: GuestGroup) -> None:
     server, client = group.nodes
     options = ("-D", "4", "-F", "--report_gbits", "-R")
-    serving = start_server(server, *options)
-    measuring = start_client(client, server, *options)
-    assert measuring.wait_for(b"remote address")
-    time.sleep(1)
+    serving, measuring = start_both(server, client, *options)
     client.link(False)
     assert client.check(["cat", "/sys/class/infiniband/mlx5_0/ports/1/state"]) == "1: DOWN\n"
     result = measuring.wait(60)
@@ -106,13 +100,9 @@ def test_streams_exit_codes_and_programs_that_are_not_there(group: GuestGroup) -
 def test_two_rails_are_two_networks() -> None:
     with GuestGroup(nodes=2, rails=2) as group:
         server, client = group.nodes
-        rail = server.rails[1]
-        serving = server.popen(["stdbuf", "-oL", "ib_write_bw", "-F", "-R", "-n", "20"])
-        server.wait_listening()
-        command = ["ib_write_bw", "-F", "-R", "-n", "20", "-d", rail.device, rail.address]
-        result = client.run(command)
-        assert (serving.wait().returncode, result.returncode) == (0, 0)
-        assert gids(result.out) == [client.rails[1].gid, rail.gid]
+        run = measure(server, client, "-n", "20", "-F", "-R", rail=1)
+        assert (run.server.returncode, run.client.returncode) == (0, 0), run
+        assert gids(run.client.out) == [client.rails[1].gid, server.rails[1].gid]
 
 
 def test_four_nodes_reach_each_other() -> None:

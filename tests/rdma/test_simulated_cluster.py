@@ -56,10 +56,9 @@ def test_perftest_between_two_pods(cluster: RealCluster) -> None:
     assert (gid, mac) == ("0000:0000:0000:0000:0000:ffff:0a09:0002", networks[1]["mac"])
     assert stdbuf == "/usr/bin/stdbuf"
 
-    serving = cluster.wrapped("pod-1", *PERFTEST, "-n", "50")
-    serving.read(lambda: "Waiting for client" in serving.out, 20)
-    measuring = cluster.wrapped("pod-2", *PERFTEST, "-n", "50", networks[0]["ips"][0])
-    assert (measuring.finish(), serving.finish()) == (0, 0)
+    command = [*PERFTEST, "-n", "50"]
+    serving, measuring = cluster.measure("pod-1", "pod-2", command, networks[0]["ips"][0])
+    assert (serving.code, measuring.code) == (0, 0), measuring.err
     assert gids(measuring.out) == [second.gid, first.gid]
     assert row(measuring.out, 65536)[1] == 50
 
