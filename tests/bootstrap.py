@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Lays the collections that a clone needs under .build/collections, without Galaxy.
 
 kubernetes.core comes, pinned, out of the PyPI package `ansible`: only its folder is unpacked (1.6 MB of 54 MB).
@@ -31,8 +30,18 @@ def main(target: Path, clone: Path) -> None:
         return
     with tempfile.TemporaryDirectory() as tmp:
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-            + ["--dest", tmp, f"ansible=={ANSIBLE_PACKAGE}"],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--dest",
+                tmp,
+                f"ansible=={ANSIBLE_PACKAGE}",
+            ],
             check=True,
         )
         with zipfile.ZipFile(next(Path(tmp).glob("ansible-*.whl"))) as wheel:

@@ -65,7 +65,12 @@ class Addresses:
             )
         return out, slot
 
+    def adopt(self, attachment: Attachment, index: int) -> Attachment:
+        """What becomes of an interface on node `index`; one that exists for real has its own name and MAC."""
+        return attachment
+
     def give_back(self, network: str, index: int, slot: int) -> None:
+        """Frees an address that was handed out."""
         self._used.get((network, index), set()).discard(slot)
 
 
@@ -86,6 +91,7 @@ def eui64(text: str) -> str:
 
 
 def link_local(text: str) -> str:
+    """The link-local IPv6 address that goes with a MAC."""
     parts = eui64(text).split(":")
     groups = [parts[i] + parts[i + 1] for i in range(0, 8, 2)]
     return str(ipaddress.IPv6Address("fe80:0:0:0:" + ":".join(groups)))

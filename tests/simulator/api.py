@@ -59,6 +59,8 @@ class WriteOptions:
 
 @dataclass
 class ListResult:
+    """A page of a list: objects, resource version, the token for the next page and how many are left."""
+
     entries: list[Entry]
     version: int
     next: str = ""
@@ -75,6 +77,7 @@ class Api:
 
     # ---- reading
     def get(self, resource: Resource, namespace: str | None, name: str) -> Entry:
+        """One object; raises 404."""
         entry = self.store.entry(resource.key, namespace, name)
         if entry is None:
             raise not_found(resource.plural, resource.group, name)
@@ -171,7 +174,7 @@ class Api:
         if resource.key == ("batch", "jobs"):
             _job_identity(obj)
         elif resource.key == ("apiextensions.k8s.io", "customresourcedefinitions"):
-            obj["status"] = _crd_status(obj)
+            obj["status"] = crd_status(obj)
         if options.dry_run:
             return obj
         if options.manager:
@@ -611,7 +614,8 @@ def _job_identity(job: Obj) -> None:
     template["labels"] = {**(template.get("labels") or {}), **labels}
 
 
-def _crd_status(crd: Obj) -> Obj:
+def crd_status(crd: Obj) -> Obj:
+    """The status of a CustomResourceDefinition that has been accepted."""
     spec = crd["spec"]
     conditions = [
         {

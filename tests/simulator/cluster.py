@@ -18,6 +18,7 @@ from .faults import Faults
 from .kubelet import Kubelet
 from .local_backend import LocalBackend
 from .machine import Machine
+from .network_operator import NetworkOperator
 from .overlay import Overlay
 from .perftest.options import TOOLS
 from .perftest.tool import Quirks, World
@@ -25,8 +26,9 @@ from .podtree import PodTrees
 from .processes import Backend
 from .rbac import Authorizer, User, service_account_user
 from .resources import Registry
+from .sandbox import Sandboxes
 from .scheduler import Scheduler
-from .store import Key, Store
+from .store import Entry, Key, Store, thaw
 from .wire import Wire
 
 _SHIPPED_RBAC = Path(__file__).parents[2] / "docs" / "rbac.yml"
@@ -53,10 +55,6 @@ class Cluster:
         self.overlay = Overlay(self.api)
         self.faults = Faults(self)
         self.controllers = Controllers(self.api, self.recorder)
-        self.kubelet = Kubelet(
-            config, self.api, self.recorder, self.wire, Addresses(config), self.rng
-        )
-        self.kubelet.faults = self.faults
         self.scheduler = Scheduler(self.api, self.recorder, self._held)
         world = World(
             self.fabric,
@@ -67,9 +65,21 @@ class Cluster:
             quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
-        self.kubelet.trees = trees
-        self.backend: Backend = LocalBackend(world, trees, self.lacks)
-        self.kubelet.backend = self.backend
+        self.backend = self.make_backend(world, trees)
+        self.sandboxes = Sandboxes(
+            config,
+            self.api,
+            self.wire,
+            self.faults,
+            trees,
+            self.fabric.is_down,
+            self.make_addresses(),
+            self.rng,
+        )
+        self.kubelet = Kubelet(
+            config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
+        )
+        self.operator = NetworkOperator(config, self.api, self.faults, self.sandboxes)
         self.execs = 0
         self.requests: Counter[str] = Counter()
         content.populate(self.api, config)
@@ -80,18 +90,27 @@ class Cluster:
         content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
-        self._at_start: set[tuple[Key, str, str]] = set()
+        self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
+
+    # ---- what a cluster of another make replaces
+    def make_backend(self, world: World, trees: PodTrees) -> Backend:
+        """What runs the commands of pods."""
+        return LocalBackend(world, trees, self.lacks)
+
+    def make_addresses(self) -> Addresses:
+        """What hands out addresses and interfaces."""
+        return Addresses(self.config)
 
     def settled(self) -> None:
         """Called once everything of the content is there: what is there now survives a reset."""
-        self._at_start = {
-            (key, e.obj["metadata"].get("namespace") or "", e.obj["metadata"]["name"])
-            for key, e in self.store.everything()
-        }
+        self.heal()
+        self._at_start = {_place(key, entry): entry for key, entry in self.store.everything()}
+        self.faults.again()
 
     @property
     def restricted_user(self) -> User:
+        """The service account of kubeconfig-fabric."""
         return service_account_user(*self.service_account)
 
     # ---- faults
@@ -103,10 +122,11 @@ class Cluster:
 
     def refresh(self) -> None:
         """Lets pods that run already see the faults that are on now."""
-        self.kubelet.refresh(self.fabric.is_down)
+        self.sandboxes.refresh()
         self.scheduler.retry()
 
     def retry_scheduling(self) -> None:
+        """Tries the pods again that wait for a node."""
         self.scheduler.retry()
 
     def _held(self, node: str) -> tuple[str, ...]:
@@ -134,6 +154,7 @@ class Cluster:
         )
 
     def has_cuda(self, machine: Machine) -> bool:
+        """Whether perftest in a pod's image was built with CUDA."""
         return (
             machine.perftest_has_cuda
             and self.faults.hit("perftest_without_cuda", machine.node) is None
@@ -156,7 +177,7 @@ class Cluster:
             meta = pod["metadata"]
             if (("", "pods"), meta["namespace"], meta["name"]) in self._at_start:
                 continue
-            machine = self.kubelet.machines.get(meta["uid"])
+            machine = self.sandboxes.machines.get(meta["uid"])
             pods.append(
                 {
                     "namespace": meta["namespace"],
@@ -194,10 +215,27 @@ class Cluster:
         }
 
     def reset(self) -> None:
-        """Removes everything that was not there at the start, events too, and forgets the counts."""
+        """Removes what was not there at the start, events too; puts back what was; forgets the counts."""
+        self.heal()
         for key, entry in list(self.store.everything()):
-            meta = entry.obj["metadata"]
-            if (key, meta.get("namespace") or "", meta["name"]) not in self._at_start:
+            if _place(key, entry) not in self._at_start:
+                meta = entry.obj["metadata"]
                 self.api.remove(self.registry.of_key(key), meta.get("namespace"), meta["name"])
+        for (key, namespace, name), entry in self._at_start.items():
+            now = self.store.entry(key, namespace, name)
+            if now is not entry and (now is None or _content(now) != _content(entry)):
+                self.api.put(self.registry.of_key(key), thaw(entry.obj))
+        self.faults.again()
         self.execs = 0
         self.requests.clear()
+
+
+def _place(key: Key, entry: Entry) -> tuple[Key, str, str]:
+    meta = entry.obj["metadata"]
+    return (key, meta.get("namespace") or "", meta["name"])
+
+
+def _content(entry: Entry) -> dict[str, Any]:
+    """An object without its version."""
+    meta = {k: v for k, v in entry.obj["metadata"].items() if k != "resourceVersion"}
+    return {**entry.obj, "metadata": meta}

@@ -27,6 +27,18 @@ def _flag(query: Any, name: str) -> bool:
     return query.get(name, "").lower() in ("1", "true")
 
 
+def reach_kubelet(cluster: Cluster, pod: Obj) -> None:
+    """Raises 500 when the kubelet of a pod's node does not answer."""
+    node = pod["spec"].get("nodeName", "")
+    if cluster.faults.hit("kubelet_down", node):
+        host = cluster.sandboxes.host_ip(node)
+        raise ApiError(
+            500,
+            "InternalError",
+            f"error dialing backend: dial tcp {host}:10250: connect: no route to host",
+        )
+
+
 def container_of(pod: Obj, query: Any) -> str:
     """The container meant; raises 400 as the server does."""
     names = [c["name"] for c in pod["spec"]["containers"]]
@@ -63,6 +75,7 @@ async def serve(cluster: Cluster, request: web.Request, pod: Obj) -> web.StreamR
             "cannot exec into a container in a completed pod; current phase is "
             + pod["status"]["phase"],
         )
+    reach_kubelet(cluster, pod)
     if "running" not in state:
         raise ApiError(
             500,
@@ -102,9 +115,11 @@ class _Exec:
         self._stdout = _flag(query, "stdout")
         self._stderr = _flag(query, "stderr")
         self._lost = False
+        self._silent = False
 
     async def run(self) -> None:
-        machine = self._cluster.kubelet.machine_of(self._pod)
+        """Until the command or the connection ends."""
+        machine = self._cluster.sandboxes.of(self._pod)
         if not self._cluster.backend.knows(machine, self._command[0]):
             await self._finish(_not_found(self._command[0]))
             return
@@ -112,7 +127,8 @@ class _Exec:
         process = self._cluster.backend.start(machine, self._command, env)
         if not self._stdin:
             process.stdin.close()
-        drop = self._drop_after(machine)
+        drop = self._fault("exec_dropped", machine)
+        self._silent = self._fault("exec_silent", machine) is not None
         reader = asyncio.ensure_future(self._read(process))
         pumps = asyncio.gather(
             self._pump(process.stdout, STDOUT, self._stdout),
@@ -120,7 +136,9 @@ class _Exec:
         )
         try:
             if drop is not None:
-                done, _ = await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=drop)
+                done, _ = await asyncio.wait(
+                    {asyncio.ensure_future(process.wait())}, timeout=float(drop["after"])
+                )
                 if not done:
                     self._cut(process)
                     return
@@ -132,15 +150,11 @@ class _Exec:
             if self._lost:
                 process.stdout.discard = process.stderr.discard = True
 
-    def _drop_after(self, machine: Machine) -> float | None:
-        fault = self._cluster.faults.hit("exec_dropped", machine.node)
-        if fault is None:
-            return None
-        if fault["command"] == "perftest" and not any(
-            w.rsplit("/", 1)[-1] in TOOLS for w in self._command
-        ):
-            return None
-        return float(fault["after"])
+    def _fault(self, name: str, machine: Machine) -> Obj | None:
+        """A fault of connections that concerns this command."""
+        fault = self._cluster.faults.hit(name, machine.node)
+        perftest = any(w.rsplit("/", 1)[-1] in TOOLS for w in self._command)
+        return fault if fault is not None and (fault["command"] == "any" or perftest) else None
 
     def _cut(self, process: Process) -> None:
         """Cuts the TCP connection, as a broken load balancer does; the process goes on."""
@@ -151,7 +165,7 @@ class _Exec:
             transport.abort()
 
     async def _send(self, channel: int, data: bytes) -> None:
-        if self._lost:
+        if self._lost or self._silent:
             return
         try:
             await self._socket.send_bytes(bytes([channel]) + data)
@@ -181,6 +195,8 @@ class _Exec:
 
     async def _finish(self, status: Obj) -> None:
         await self._send(ERROR, json.dumps(status).encode())
+        while self._silent and not self._lost:
+            await asyncio.sleep(0.2)  # until the client gives up
         if not self._lost:
             await self._socket.close()
 

@@ -87,7 +87,11 @@ class Faults:
         self.on = []
         self._cluster.heal()
         self.on = wanted
-        for found, parameters in wanted:
+        self.again()
+
+    def again(self) -> None:
+        """Switches on what is meant to be on, after everything was healed."""
+        for found, parameters in self.on:
             found.switch_on(self._cluster, parameters)
         self._cluster.refresh()
 
@@ -99,6 +103,7 @@ class Faults:
         return None
 
     def describe(self) -> list[dict[str, Any]]:
+        """Names and parameters of what is on, for JSON."""
         return [{"name": f.name, "parameters": p} for f, p in self.on]
 
 
@@ -273,6 +278,22 @@ def exec_dropped(cluster: Cluster, p: Parameters) -> None:
     """The connection of an exec is cut, without a status, so many seconds after its start; the process goes on.
 
     command=perftest cuts only perftest runs, command=any every exec.
+    """
+
+
+@fault(node="gpu-node-2", command="perftest")
+def exec_silent(cluster: Cluster, p: Parameters) -> None:
+    """An exec's connection stays open, but nothing comes over it any more, not even its end.
+
+    command=perftest concerns only perftest runs, command=any every exec.
+    """
+
+
+@fault(node="gpu-node-2")
+def kubelet_down(cluster: Cluster, p: Parameters) -> None:
+    """The API server cannot reach the node's kubelet: no exec, no logs; pods run on.
+
+    Seen: 500, `error dialing backend: dial tcp …:10250: connect: no route to host`.
     """
 
 

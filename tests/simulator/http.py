@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from . import discovery, exec_ws
+from . import discovery, exec_ws, tables
 from .api import WriteOptions
 from .cluster import Cluster
 from .errors import ApiError, bad_request, conflict, no_such_path
@@ -42,6 +42,7 @@ class ApiServer:
 
     # ---- entry
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answers a request; refusals become Status objects."""
         try:
             return await self._route(request)
         except ApiError as error:
@@ -179,6 +180,8 @@ class ApiServer:
         api = self._cluster.api
         if verb == "get":
             entry = api.get(target.resource, target.namespace, target.name or "")
+            if tables.wanted(request.headers.get("Accept", "")):
+                return web.json_response(tables.table(target.resource, [entry], {}))
             return web.Response(body=entry.raw, content_type="application/json")
         body = await self._body(request)
         if verb in ("delete", "deletecollection"):
@@ -202,6 +205,8 @@ class ApiServer:
             if found.remaining is not None:
                 meta["remainingItemCount"] = found.remaining
         resource = target.resource
+        if tables.wanted(request.headers.get("Accept", "")):
+            return web.json_response(tables.table(resource, found.entries, meta))
         head = {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
@@ -428,6 +433,7 @@ class ApiServer:
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         pod = self._cluster.api.get(target.resource, target.namespace, target.name or "").obj
         exec_ws.container_of(pod, request.query)
+        exec_ws.reach_kubelet(self._cluster, pod)
         data = self._cluster.kubelet.log_of(pod["metadata"]["uid"])
         if lines := int(request.query.get("tailLines") or 0):
             data = b"".join(data.splitlines(True)[-lines:])

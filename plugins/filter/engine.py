@@ -1,0 +1,82 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The filters of the engine that rdma_test and gpudirect_test share.
+
+Each calls one function of plugin_utils; their documentation lies beside this file, one <filter>.yml each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.k8si.fabric.plugins.plugin_utils import (
+    commands,
+    endpoints,
+    nodes,
+    probe,
+    rounds,
+    settings,
+    verdicts,
+    words,
+)
+
+
+def _test_rounds(ends: list[dict], test: dict, links: list[dict] | None = None) -> list[list[dict]]:
+    """The first rounds; with the links judged so far, the rounds that tell suspects from their partners."""
+    if links is None:
+        return rounds.plan_rounds(ends, test)
+    return rounds.plan_retests(links, ends, test)
+
+
+def _skipped_result(test: str, host_result: dict) -> dict:
+    return verdicts.skipped_result(
+        test,
+        "cuda",
+        "host_test_not_passed",
+        f"not tested: the test in host memory is {host_result['verdict']} ({host_result['reason']})",
+    )
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "choose_test_nodes": nodes.choose_nodes,
+    "explain_result": words.explain_result,
+    "failed_task_finding": verdicts.failed_task_finding,
+    "judge_round": verdicts.judge_round,
+    "pods_not_running": lambda states, test: nodes.not_running(states, test["pod_timeout_s"]),
+    "probe_items": commands.probe_items,
+    "round_items": commands.round_items,
+    "round_summary": words.round_summary,
+    "shorten_script": probe.shorten,
+    "skipped_result": _skipped_result,
+    "test_endpoints": endpoints.build_endpoints,
+    "test_pod_resources": nodes.needed_resources,
+    "test_pod_states": nodes.pod_states,
+    "test_result": verdicts.conclude,
+    "test_rounds": _test_rounds,
+    "test_settings": settings.make_settings,
+    "validation_summary": words.summary,
+}
+
+
+def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with errors that a user can act on: they name the filter."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            raise AnsibleFilterError(f"k8si.fabric.{name}: {kind}{error}") from error
+
+    return call
+
+
+class FilterModule:
+    """Entry point of Ansible."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {name: _named(name, function) for name, function in FILTERS.items()}

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from ansible_collections.k8si.fabric.plugins.plugin_utils import commands
+from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_settings
+
+from .engine_data import GPU_VARIABLES, VARIABLES, endpoint
+
+HOST = make_settings(VARIABLES, "rdma_test_")
+GPU = make_settings(GPU_VARIABLES, "gpudirect_test_")
+LINK = {"id": "n2/0 -> n1/0", "rail": 0, "server": "n1/0", "client": "n2/0"}
+
+
+def test_the_manual_procedures_command():
+    server = commands.perftest_command(endpoint(1), HOST)
+    assert " ".join(server) == (
+        "stdbuf -oL ib_write_bw -d mlx5_2 -i 1 -a -F --report_gbits -R -p 18515"
+    )
+    client = commands.perftest_command(endpoint(2), HOST, peer=endpoint(1))
+    assert client == [*server, "192.168.4.1"]
+
+
+def test_gpu_options_and_their_order():
+    dmabuf = {**GPU, "cuda_method": "dmabuf"}
+    command = " ".join(commands.perftest_command(endpoint(1), dmabuf))
+    assert "-q 2 --use_cuda 0 --use_cuda_dmabuf" in command
+    assert "dmabuf" not in " ".join(commands.perftest_command(endpoint(1), GPU))
+
+
+def test_without_rdma_cm_the_pod_ip_carries_the_exchange_and_the_gid_is_named():
+    plain = {**HOST, "rdma_cm": False}
+    command = commands.perftest_command(endpoint(2), plain, peer=endpoint(1))
+    assert "-R" not in command and command[-1] == "10.244.0.1"
+    assert command[command.index("-x") + 1] == "7"
+
+
+def test_values_stay_one_word_each():
+    hostile = endpoint(1, device="mlx5_0; reboot")
+    assert "mlx5_0; reboot" in commands.perftest_command(hostile, HOST)
+
+
+def test_without_stdbuf_nothing_waits_for_text():
+    items = commands.round_items([LINK], [endpoint(1, stdbuf=False), endpoint(2)], HOST)
+    server, client = items
+    assert server["command"][0] == "ib_write_bw"
+    assert client["start_after"]["event"] == "started"
+
+
+def test_a_round_relates_server_and_client():
+    server, client = commands.round_items([LINK], [endpoint(1), endpoint(2)], HOST)
+    assert server["pod"] == "rdma-test-r1-1" and client["pod"] == "rdma-test-r1-2"
+    assert client["start_after"]["item"] == server["id"]
+    assert server["end_with"] == client["id"] and client["end_with"] == server["id"]
+    assert server["timeout"] > client["timeout"]
+    assert "Couldn't connect to " in client["retry"]["texts"]
+
+
+def test_other_shapes_of_a_run():
+    settings = {
+        **HOST,
+        "sizes": 65536,
+        "duration_s": 10,
+        "qps": 4,
+        "bidirectional": True,
+        "iterations": 1000,
+        "extra_options": ["--tclass=96"],
+    }
+    command = " ".join(commands.perftest_command(endpoint(1), settings))
+    assert "-D 10 -s 65536 -n 1000 -F --report_gbits -R -q 4 -b -p 18515 --tclass=96" in command

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_settings
+
+from .engine_data import GPU_VARIABLES, VARIABLES
+
+PREFIX = "rdma_test_"
+
+
+def test_defaults():
+    made = make_settings(VARIABLES, PREFIX)
+    assert made["rails"] == [
+        {
+            "index": 0,
+            "network": "rdma-net-ipam",
+            "resource": "rdma/rdma_shared_device_a",
+            "device": "",
+            "port": 0,
+        }
+    ]
+    assert made["gpu_resource"] == "" and made["sizes"] == "all"
+
+
+def test_types_are_cast_as_extra_vars_bring_texts():
+    texts = {
+        **VARIABLES,
+        "nodes": "4",
+        "sizes": "65536",
+        "threshold_percent": "92.5",
+        "bidirectional": "yes",
+        "timeout": "120",
+    }
+    made = make_settings(texts, PREFIX)
+    assert (made["nodes"], made["sizes"], made["threshold_percent"]) == (4, 65536, 92.5)
+    assert made["bidirectional"] is True and made["timeout_s"] == 120
+
+
+def test_nodes_by_name():
+    assert make_settings({**VARIABLES, "nodes": "a, b"}, PREFIX)["nodes"] == ["a", "b"]
+    assert make_settings({**VARIABLES, "nodes": ["a", "b", "a"]}, PREFIX)["nodes"] == ["a", "b"]
+
+
+def test_several_rails():
+    several = {**VARIABLES, "networks": ["net-a", "net-b"], "devices": ["mlx5_0", "mlx5_1"]}
+    rails = make_settings(several, PREFIX)["rails"]
+    assert [(r["index"], r["network"], r["resource"], r["device"]) for r in rails] == [
+        (0, "net-a", "rdma/rdma_shared_device_a", "mlx5_0"),
+        (1, "net-b", "rdma/rdma_shared_device_a", "mlx5_1"),
+    ]
+
+
+def test_gpu():
+    made = make_settings(GPU_VARIABLES, "gpudirect_test_")
+    assert (made["gpu_resource"], made["gpu_count"], made["cuda_method"]) == (
+        "nvidia.com/gpu",
+        1,
+        "peermem",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("nodes", 1, "it must be a number from 2"),
+        ("nodes", ["a"], "two or more different nodes"),
+        ("nodes", "many", "it must be a number from 2"),
+        ("sizes", "big", "one message size in bytes"),
+        ("sizes", 1, "one message size in bytes"),
+        ("qps", 0, "from 1 to 16384"),
+        ("qps", 1.5, "a whole number"),
+        ("timeout", "soon", "it must be a number"),
+        ("bidirectional", "maybe", "true or false"),
+        ("tool", "rm", "one of ib_write_bw"),
+        ("namespace", "Default", "the form"),
+        ("networks", ["a b"], "the form"),
+        ("networks", ["a", "a"], "a network of its own"),
+        ("networks", ["a", "b", "c"], "ok"),
+        ("rdma_resources", ["rdma_shared_device_a"], "the form"),
+        ("devices", ["mlx5_0; rm"], "the form"),
+        ("tolerations", ["x"], "a list of dictionaries"),
+        ("threshold_percent", 101, "from 0 to 100"),
+        ("threshold_percent", 0, "every link would pass"),
+        ("duration", 10, "cannot run all sizes for a duration"),
+        ("pod_lifetime", 500, "pods would expire while they are used"),
+        ("image", "", "not empty"),
+    ],
+)
+def test_bad_values_are_named(name, value, words):
+    if words == "ok":
+        assert len(make_settings({**VARIABLES, name: value}, PREFIX)["rails"]) == 3
+        return
+    with pytest.raises(ValueError, match=words) as caught:
+        make_settings({**VARIABLES, name: value}, PREFIX)
+    assert f"{PREFIX}{name}" in str(caught.value)
+
+
+def test_lists_of_different_length_are_an_error():
+    with pytest.raises(ValueError, match=r"rdma_test_devices.*2 entries, the rails are 3"):
+        make_settings({**VARIABLES, "networks": ["a", "b", "c"], "devices": ["d0", "d1"]}, PREFIX)
