@@ -21,10 +21,10 @@ $(BUILD)/env.done: requirements-dev.txt tests/bootstrap.py
 	@$(BIN)/python tests/bootstrap.py $(COLLECTIONS) .
 	@touch $@
 
-# make demo FAULT=slow_node breaks something first; make demo FAULT=list names the faults
+# make demo FAULT=slow_node breaks something first, FAULT=list names the faults; REAL=1 runs the real perftest in virtual machines
 .PHONY: demo
 demo: env
-	@FAULT=$(FAULT) NODES=$(NODES) bash tests/demo.sh
+	@FAULT=$(FAULT) NODES=$(NODES) REAL=$(REAL) bash tests/demo.sh
 
 # Everything, in two lanes on two cores: what is checked without the cluster, and what runs on the simulated one
 .PHONY: test
@@ -86,6 +86,12 @@ integration: tree $(TEST_HOME)/.done
 molecule: env
 	@rm -rf $(ANSIBLE_HOME)/tmp/molecule*  # what an interrupted run believed to be running
 	molecule test --all
+
+# The real perftest over software RDMA, in virtual machines; skipped where qemu is missing (docs/rdma_vm.md)
+export RDMA_VM_CACHE ?= $(CURDIR)/$(BUILD)/rdma_vm
+.PHONY: test-rdma
+test-rdma: env
+	python -m pytest tests/rdma
 
 # Whole runs of ansible-playbook: interrupted, killed, cleaned up, in check mode
 .PHONY: e2e
