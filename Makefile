@@ -84,6 +84,7 @@ integration: tree $(TEST_HOME)/.done
 
 .PHONY: molecule
 molecule: env
+	@rm -rf $(ANSIBLE_HOME)/tmp/molecule*  # what an interrupted run believed to be running
 	molecule test --all
 
 # Whole runs of ansible-playbook: interrupted, killed, cleaned up, in check mode

@@ -59,7 +59,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "test_result": verdicts.conclude,
     "test_rounds": _test_rounds,
     "test_settings": settings.make_settings,
-    "validation_summary": words.summary,
 }
 
 

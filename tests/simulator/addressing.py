@@ -65,18 +65,26 @@ class Addresses:
             )
         return out, slot
 
+    def adopt(self, attachment: Attachment, index: int) -> Attachment:
+        """What becomes of an interface on node `index`; one that exists for real has its own name and MAC."""
+        return attachment
+
     def give_back(self, network: str, index: int, slot: int) -> None:
+        """Frees an address that was handed out."""
         self._used.get((network, index), set()).discard(slot)
 
 
-def mac(rng: random.Random, infiniband: bool = False) -> str:
-    """A MAC of an interface; 20 bytes for IPoIB."""
+def mac(rng: random.Random) -> str:
+    """A MAC of an interface."""
     octets = [rng.randrange(256) for _ in range(6)]
     octets[0] = octets[0] & 0xFC | 0x02
-    text = ":".join(f"{o:02x}" for o in octets)
-    if not infiniband:
-        return text
-    return "00:00:02:9b:fe:80:00:00:00:00:00:00:" + eui64(text)
+    return ":".join(f"{o:02x}" for o in octets)
+
+
+def ipoib_mac(guid: str) -> str:
+    """The hardware address of an IPoIB interface, 20 bytes: it ends in the GID of its port, fe80:: and the GUID."""
+    octets = "0000029bfe80000000000000" + guid.replace(":", "")
+    return ":".join(octets[i : i + 2] for i in range(0, len(octets), 2))
 
 
 def eui64(text: str) -> str:
@@ -86,6 +94,7 @@ def eui64(text: str) -> str:
 
 
 def link_local(text: str) -> str:
+    """The link-local IPv6 address that goes with a MAC."""
     parts = eui64(text).split(":")
     groups = [parts[i] + parts[i + 1] for i in range(0, 8, 2)]
     return str(ipaddress.IPv6Address("fe80:0:0:0:" + ":".join(groups)))

@@ -59,6 +59,8 @@ class WriteOptions:
 
 @dataclass
 class ListResult:
+    """A page of a list: objects, resource version, the token for the next page and how many are left."""
+
     entries: list[Entry]
     version: int
     next: str = ""
@@ -75,6 +77,7 @@ class Api:
 
     # ---- reading
     def get(self, resource: Resource, namespace: str | None, name: str) -> Entry:
+        """One object; raises 404."""
         entry = self.store.entry(resource.key, namespace, name)
         if entry is None:
             raise not_found(resource.plural, resource.group, name)

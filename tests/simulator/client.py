@@ -131,8 +131,10 @@ def set_faults(folder: str | os.PathLike[str], faults: list[str]) -> Any:
 
 
 def state(folder: str | os.PathLike[str]) -> Any:
+    """What a test may want to assert; see Cluster.state."""
     return call(folder, "state")
 
 
 def reset(folder: str | os.PathLike[str]) -> None:
+    """Removes what was not there at the start and puts back what was."""
     call(folder, "reset")

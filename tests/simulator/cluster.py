@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import content
+from .addressing import Addresses
 from .api import Api
 from .config import Config
 from .controllers import Controllers
@@ -17,7 +18,7 @@ from .faults import Faults
 from .kubelet import Kubelet
 from .local_backend import LocalBackend
 from .machine import Machine
-from .network_operator import NetworkOperator
+from .operators import Operators
 from .overlay import Overlay
 from .perftest.options import TOOLS
 from .perftest.tool import Quirks, World
@@ -64,14 +65,20 @@ class Cluster:
             quirks=self.quirks,
         )
         trees = PodTrees(folder, config.perftest, self.has_cuda)
-        self.backend: Backend = LocalBackend(world, trees, self.lacks)
+        self.backend = self.make_backend(world, trees)
         self.sandboxes = Sandboxes(
-            config, self.api, self.wire, self.faults, trees, self.fabric.is_down, self.rng
+            config,
+            self.api,
+            self.wire,
+            self.faults,
+            trees,
+            self.fabric.is_down,
+            self.make_addresses(),
+            self.rng,
         )
         self.kubelet = Kubelet(
             config, self.api, self.recorder, self.faults, self.sandboxes, self.backend
         )
-        self.operator = NetworkOperator(config, self.api, self.faults, self.sandboxes)
         self.execs = 0
         self.requests: Counter[str] = Counter()
         content.populate(self.api, config)
@@ -82,8 +89,20 @@ class Cluster:
         content.permissions(self.api, content.EVERYBODY)
         self.service_account = content.permissions(self.api, manifest)
         self.controllers.watch_deletions()
+        # after the content, which is as if they had been at work already
+        self.operators = Operators(self.api, config, self.overlay.has, self.faults.hit)
+        self.sandboxes.operators = self.operators
         self._at_start: dict[tuple[Key, str, str], Entry] = {}
         self.faults.set(config.faults)
+
+    # ---- what a cluster of another make replaces
+    def make_backend(self, world: World, trees: PodTrees) -> Backend:
+        """What runs the commands of pods."""
+        return LocalBackend(world, trees, self.lacks)
+
+    def make_addresses(self) -> Addresses:
+        """What hands out addresses and interfaces."""
+        return Addresses(self.config)
 
     def settled(self) -> None:
         """Called once everything of the content is there: what is there now survives a reset."""
@@ -93,6 +112,7 @@ class Cluster:
 
     @property
     def restricted_user(self) -> User:
+        """The service account of kubeconfig-fabric."""
         return service_account_user(*self.service_account)
 
     # ---- faults
@@ -108,6 +128,7 @@ class Cluster:
         self.scheduler.retry()
 
     def retry_scheduling(self) -> None:
+        """Tries the pods again that wait for a node."""
         self.scheduler.retry()
 
     def _held(self, node: str) -> tuple[str, ...]:
@@ -135,6 +156,7 @@ class Cluster:
         )
 
     def has_cuda(self, machine: Machine) -> bool:
+        """Whether perftest in a pod's image was built with CUDA."""
         return (
             machine.perftest_has_cuda
             and self.faults.hit("perftest_without_cuda", machine.node) is None

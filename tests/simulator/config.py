@@ -36,9 +36,11 @@ class Config:
     rbac: str = ""  # a manifest with the service account that the restricted kubeconfig uses
 
     def node_names(self) -> list[str]:
+        """gpu-node-1 and so on."""
         return [f"gpu-node-{i}" for i in range(1, self.nodes + 1)]
 
     def rdma_resource(self, rail: int) -> str:
+        """The extended resource of a rail."""
         return f"rdma/rdma_shared_device_{LETTERS[rail]}"
 
     def rail_networks(self) -> list[tuple[str, int]]:
@@ -49,4 +51,5 @@ class Config:
         return networks
 
     def as_dict(self) -> dict[str, Any]:
+        """All settings, for JSON."""
         return asdict(self)

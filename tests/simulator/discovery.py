@@ -14,6 +14,7 @@ _SUBRESOURCE_VERBS = {"exec": ["create", "get"], "log": ["get"], "binding": ["cr
 
 
 def version() -> Obj:
+    """What /version answers."""
     major, minor = VERSION[1:].split(".")[:2]
     return {
         "major": major,
@@ -29,11 +30,13 @@ def version() -> Obj:
 
 
 def versions(server: str) -> Obj:
+    """What /api answers."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server}]
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
 def group(registry: Registry, name: str) -> Obj:
+    """One group with its versions; raises 404."""
     found = [
         {"groupVersion": f"{g}/{v}", "version": v}
         for g, v in registry.group_versions()
@@ -45,6 +48,7 @@ def group(registry: Registry, name: str) -> Obj:
 
 
 def groups(registry: Registry) -> Obj:
+    """What /apis answers."""
     names = list(dict.fromkeys(g for g, _ in registry.group_versions() if g))
     return {
         "kind": "APIGroupList",
@@ -54,6 +58,7 @@ def groups(registry: Registry) -> Obj:
 
 
 def resources(registry: Registry, group_name: str, version_name: str) -> Obj:
+    """The types of one group and version, subresources among them."""
     rows = []
     for resource in registry.of_group_version(group_name, version_name):
         rows.append(

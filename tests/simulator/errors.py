@@ -58,24 +58,29 @@ class Causes:
     items: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, reason: str, path: str, text: str) -> None:
+        """Collects one cause."""
         self.items.append(
             {"reason": reason, "message": f"{_CAUSES[reason]}{text}", "field": path},
         )
 
     def required(self, path: str, detail: str = "") -> None:
+        """A field that must be there is not."""
         self.add("FieldValueRequired", path, f": {detail}" if detail else "")
 
     def invalid(self, path: str, value: Any, detail: str) -> None:
         self.add("FieldValueInvalid", path, f": {quote(value)}: {detail}")
 
     def forbidden(self, path: str, detail: str) -> None:
+        """403 by admission."""
         self.add("FieldValueForbidden", path, f": {detail}")
 
     def unsupported(self, path: str, value: Any, allowed: list[str]) -> None:
+        """A value that is none of those allowed."""
         choices = ", ".join(f'"{a}"' for a in sorted(allowed))
         self.add("FieldValueNotSupported", path, f": {quote(value)}: supported values: {choices}")
 
     def duplicate(self, path: str, value: Any) -> None:
+        """A value that was there before."""
         self.add("FieldValueDuplicate", path, f": {quote(value)}")
 
     def raise_if_any(self, kind: str, name: str, group: str = "") -> None:
@@ -106,31 +111,37 @@ def invalid(kind: str, name: str, causes: list[dict[str, str]], group: str = "")
 
 
 def qualified(plural: str, group: str) -> str:
+    """plural.group, as messages name a type."""
     return f"{plural}.{group}" if group else plural
 
 
 def not_found(plural: str, group: str, name: str) -> ApiError:
+    """404 for an object."""
     details = {"name": name, "kind": plural} | ({"group": group} if group else {})
     return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', details)
 
 
 def no_such_path() -> ApiError:
+    """404 for a path that is not served."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
+    """409 for a name that is taken."""
     details = {"name": name, "kind": plural} | ({"group": group} if group else {})
     text = f'{qualified(plural, group)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", text, details)
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> ApiError:
+    """409 with a reason in words."""
     details = {"name": name, "kind": plural} | ({"group": group} if group else {})
     text = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return ApiError(409, "Conflict", text, details)
 
 
 def modified_meanwhile(plural: str, group: str, name: str) -> ApiError:
+    """409 for a stale resource version."""
     why = (
         "the object has been modified; please apply your changes to the latest version"
         " and try again"
@@ -139,10 +150,12 @@ def modified_meanwhile(plural: str, group: str, name: str) -> ApiError:
 
 
 def bad_request(message: str) -> ApiError:
+    """400."""
     return ApiError(400, "BadRequest", message)
 
 
 def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
+    """403 by admission."""
     details = {"kind": plural} | ({"group": group} if group else {})
     quoted = f' "{name}"' if name else ""
     if name:
@@ -152,4 +165,5 @@ def forbidden(plural: str, group: str, name: str, why: str) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
+    """410 for a list or watch that begins too long ago."""
     return ApiError(410, "Expired", message)

@@ -118,6 +118,7 @@ class _Exec:
         self._silent = False
 
     async def run(self) -> None:
+        """Until the command or the connection ends."""
         machine = self._cluster.sandboxes.of(self._pod)
         if not self._cluster.backend.knows(machine, self._command[0]):
             await self._finish(_not_found(self._command[0]))

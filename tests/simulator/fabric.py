@@ -93,9 +93,11 @@ class Fabric:
         self._path_mtu[node] = mtu
 
     def bring_down(self, port: Port) -> None:
+        """A port goes down."""
         self._down.add(port)
 
     def is_down(self, port: Port) -> bool:
+        """Whether a port is down."""
         return port in self._down or Port(port.node, -1) in self._down
 
     # ---- figures
@@ -184,20 +186,25 @@ class Fabric:
             self._flows[key] = self._flows.get(key, 0) + 1
 
     def end(self, source: Port, sink: Port) -> None:
+        """A stream ends."""
         for key in (("out", source), ("in", sink)):
             self._flows[key] = max(0, self._flows.get(key, 0) - 1)
 
     # ---- ready-made impairments
     def slow_node(self, name: str, node: str, factor: float) -> None:
+        """All paths of a node."""
         self.impair(name, lambda a, b, _gpu: factor if node in (a.node, b.node) else 1.0)
 
     def slow_port(self, name: str, port: Port, factor: float) -> None:
+        """All paths of a port."""
         self.impair(name, lambda a, b, _gpu: factor if port in (a, b) else 1.0)
 
     def slow_path(self, name: str, source: str, sink: str, factor: float) -> None:
+        """One path, one way."""
         self.impair(name, lambda a, b, _gpu: factor if (a.node, b.node) == (source, sink) else 1.0)
 
     def slow_gpu(self, name: str, node: str, factor: float) -> None:
+        """All paths of a node, for GPU memory alone."""
         self.impair(name, lambda a, b, gpu: factor if gpu and node in (a.node, b.node) else 1.0)
 
 

@@ -103,6 +103,7 @@ class Faults:
         return None
 
     def describe(self) -> list[dict[str, Any]]:
+        """Names and parameters of what is on, for JSON."""
         return [{"name": f.name, "parameters": p} for f, p in self.on]
 
 

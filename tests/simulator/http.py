@@ -42,6 +42,7 @@ class ApiServer:
 
     # ---- entry
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answers a request; refusals become Status objects."""
         try:
             return await self._route(request)
         except ApiError as error:

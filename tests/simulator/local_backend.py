@@ -39,6 +39,7 @@ class LocalBackend:
         }
 
     def knows(self, machine: Machine, command: str) -> bool:
+        """Whether the container has an executable of this name."""
         name = command.rsplit("/", 1)[-1]
         if name in self._lacks(machine):
             return False
@@ -51,6 +52,7 @@ class LocalBackend:
         )
 
     def start(self, machine: Machine, argv: list[str], env: dict[str, str]) -> Process:
+        """Starts a command in a pod."""
         program = self._program(machine, argv)
         return machine.processes.spawn(argv, env, program, machine)
 

@@ -26,10 +26,12 @@ class Gid:
 
     @property
     def packed(self) -> bytes:
+        """The sixteen bytes."""
         return ipaddress.IPv6Address(self.address).packed
 
     @property
     def sysfs(self) -> str:
+        """As sysfs prints it."""
         return ipaddress.IPv6Address(self.address).exploded
 
     @property
@@ -113,6 +115,7 @@ class Machine:
         return "cuda" in self.image
 
     def all_addresses(self) -> list[str]:
+        """Of the cluster network and of all others."""
         return self.addresses + [a for x in self.attachments for a in x.addresses]
 
     def device(self, name: str | None) -> Device | None:

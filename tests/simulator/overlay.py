@@ -66,6 +66,10 @@ class Overlay:
         )
         self._api.put(resource, obj)
 
+    def has(self, key: tuple[str, str], namespace: str | None, name: str) -> bool:
+        """Whether a fault has changed or removed an object."""
+        return (key, namespace, name) in self._before
+
     def restore(self) -> None:
         """Puts everything back."""
         for timer in self._timers:
@@ -80,6 +84,8 @@ class Overlay:
 
     # ---- what faults want
     def policy(self, state: str, component: str, message: str) -> None:
+        """The state of NicClusterPolicy and of one of its components."""
+
         def how(policy: Obj) -> None:
             policy["status"]["state"] = state
             found = False
@@ -102,6 +108,8 @@ class Overlay:
             self._api.store.put(key[0], thaw(saved[1]))
 
     def policy_ignored(self) -> None:
+        """NicClusterPolicy as the operator leaves one with another name."""
+
         def how(policy: Obj) -> None:
             policy["status"] = {
                 "state": "ignore",
@@ -112,6 +120,7 @@ class Overlay:
         self.change(*POLICY, None, "nic-cluster-policy", how)
 
     def remove_operator(self) -> None:
+        """Everything in the operator's namespace, and its policy."""
         store = self._api.store
         for version, plural in (("v1", "pods"),):
             for obj in list(store.all(("", plural), OPERATOR)):
@@ -122,12 +131,15 @@ class Overlay:
         self.delete(*POLICY, None, "nic-cluster-policy")
 
     def delete_networks(self) -> None:
+        """All attachment definitions."""
         nads = ("k8s.cni.cncf.io", "network-attachment-definitions")
         for obj in list(self._api.store.all(nads)):
             meta = obj["metadata"]
             self.delete("k8s.cni.cncf.io", "v1", nads[1], meta["namespace"], meta["name"])
 
     def allocatable(self, node: str, prefix: str, value: str | None) -> None:
+        """Sets, or with None removes, allocatable resources with a prefix on a node."""
+
         def how(obj: Obj) -> None:
             for name in list(obj["status"]["allocatable"]):
                 if name.startswith(prefix):
@@ -140,11 +152,14 @@ class Overlay:
         self.change("", "v1", "nodes", None, node, how)
 
     def unlabel(self, node: str, label: str) -> None:
+        """Takes a label off a node."""
         self.change(
             "", "v1", "nodes", None, node, lambda obj: obj["metadata"]["labels"].pop(label, None)
         )
 
     def not_ready(self, node: str) -> None:
+        """A node whose kubelet does not report."""
+
         def how(obj: Obj) -> None:
             for condition in obj["status"]["conditions"]:
                 if condition["type"] == "Ready":

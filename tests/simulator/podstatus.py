@@ -13,6 +13,7 @@ NETWORK_STATUS = "k8s.v1.cni.cncf.io/network-status"
 
 
 def names(pod: Obj) -> list[str]:
+    """Names of a pod's containers."""
     return [c["name"] for c in pod["spec"]["containers"]]
 
 

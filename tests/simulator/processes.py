@@ -74,6 +74,7 @@ class Output:
             del self._kept[:whole]
 
     def flush(self) -> None:
+        """Lets everything go."""
         self.pipe.write(bytes(self._kept))
         self._kept.clear()
 
@@ -86,6 +87,7 @@ class Stdin:
         self._closed = False
 
     def feed(self, data: bytes) -> None:
+        """More input."""
         if not self._closed:
             self._queue.put_nowait(data)
 
@@ -155,6 +157,7 @@ class Process:
             self._task.cancel()
 
     async def wait(self) -> int:
+        """Waits for the end; returns the exit code."""
         await self._done.wait()
         return self.exit_code
 
@@ -219,6 +222,7 @@ class Table:
         return process
 
     def find(self, pid: int) -> Process | None:
+        """A live process by pid."""
         return self._alive.get(pid)
 
     def alive(self) -> list[Process]:

@@ -16,14 +16,17 @@ Finder = Callable[[Context], Program | None]
 
 
 async def true(_context: Context) -> int:
+    """Does nothing, successfully."""
     return 0
 
 
 async def false(_context: Context) -> int:
+    """Does nothing, unsuccessfully."""
     return 1
 
 
 async def echo(context: Context) -> int:
+    """echo [-n] WORD…"""
     words = context.argv[1:]
     end = "\n"
     if words[:1] == ["-n"]:
@@ -73,6 +76,7 @@ async def cat(context: Context) -> int:
 
 
 async def hostname(context: Context) -> int:
+    """Prints the pod's name."""
     context.stdout.write(context.machine.name + "\n")
     return 0
 

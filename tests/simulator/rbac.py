@@ -20,10 +20,12 @@ class User:
 
     @property
     def admin(self) -> bool:
+        """Whether everything is allowed."""
         return "system:masters" in self.groups
 
 
 def service_account_user(namespace: str, name: str) -> User:
+    """A service account as a caller."""
     return User(
         f"system:serviceaccount:{namespace}:{name}",
         (
@@ -47,6 +49,7 @@ class Attributes:
 
     @property
     def full_resource(self) -> str:
+        """resource/subresource."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 

@@ -27,6 +27,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
+        """group/version, or the version alone for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -133,36 +134,44 @@ class Registry:
             self.add(resource)
 
     def add(self, resource: Resource) -> None:
+        """Serves a type."""
         self._by_path[(resource.group, resource.version, resource.plural)] = resource
         self._by_key.setdefault(resource.key, resource)
 
     def remove(self, group: str, plural: str) -> None:
+        """Stops serving all versions of a type."""
         self._by_key.pop((group, plural), None)
         for path in [p for p in self._by_path if p[0] == group and p[2] == plural]:
             del self._by_path[path]
 
     def find(self, group: str, version: str, plural: str) -> Resource:
+        """The type of a path; raises 404."""
         resource = self._by_path.get((group, version, plural))
         if resource is None:
             raise no_such_path()
         return resource
 
     def of_key(self, key: tuple[str, str]) -> Resource:
+        """Some version of a type, by group and plural."""
         return self._by_key[key]
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """The type with an apiVersion and a kind; None when there is none."""
         for resource in self._by_path.values():
             if resource.kind == kind and resource.api_version == api_version:
                 return resource
         return None
 
     def all_keys(self) -> list[tuple[str, str]]:
+        """Group and plural of every type."""
         return list(self._by_key)
 
     def group_versions(self) -> list[tuple[str, str]]:
+        """All groups with their versions, in order."""
         return sorted({(g, v) for g, v, _ in self._by_path})
 
     def of_group_version(self, group: str, version: str) -> list[Resource]:
+        """The types of one group and version; raises 404."""
         found = [r for (g, v, _), r in sorted(self._by_path.items()) if (g, v) == (group, version)]
         if not found:
             raise no_such_path()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from .config import Config
 from .fabric import Port
 from .faults import Faults
 from .machine import Attachment, Machine
+from .operators import Operators
 from .podtree import PodTrees
 from .wire import Wire
 
@@ -37,6 +37,7 @@ class Sandboxes:
         faults: Faults,
         trees: PodTrees,
         is_down: Callable[[Port], bool],
+        addresses: addressing.Addresses,
         rng: random.Random,
     ) -> None:
         self._config = config
@@ -46,14 +47,14 @@ class Sandboxes:
         self._trees = trees
         self._is_down = is_down
         self._rng = rng
-        self._addresses = addressing.Addresses(config)
+        self._addresses = addresses
         self._index = {name: i for i, name in enumerate(config.node_names(), 1)}
         self._slots: dict[str, list[tuple[str, int, int]]] = {}
         self.machines: dict[str, Machine] = {}
-        # resource: the rail whose device it grants
-        self.resources = {config.rdma_resource(k): k for k in range(config.rails)}
+        self.operators: Operators
 
     def host_ip(self, node: str) -> str:
+        """The address of a node."""
         return addressing.node_ip(self._index.get(node, 0))
 
     def make(self, pod: Obj) -> Machine:
@@ -139,20 +140,19 @@ class Sandboxes:
                 _multus(pod, f'error adding pod to CNI network "{name}": allocate failed: {error}')
             ) from error
         slots.append((f"rail-{rail}", index, slot))
-        infiniband = self._config.link == "infiniband"
-        return Attachment(full, interface, rail, found, addressing.mac(self._rng, infiniband))
+        deployed = self.operators.address(nad, pod["spec"]["nodeName"], slot)
+        found = [deployed] if deployed else found
+        mac = addressing.mac(self._rng)
+        if self._config.link == "infiniband":
+            devices = addressing.devices(self._config, pod["spec"]["nodeName"], index)
+            mac = addressing.ipoib_mac(next(d.guid for d in devices if d.port.rail == rail))
+        return self._addresses.adopt(Attachment(full, interface, rail, found, mac), index)
 
     def _rail_of(self, nad: Obj) -> int:
-        """The rail a network is on: by the master interface in its configuration, else 0."""
-        for network, rail in self._config.rail_networks():
-            if nad["metadata"]["name"] == network:
-                return rail
-        try:
-            master = str(json.loads(nad["spec"]["config"]).get("master", ""))
-        except (KeyError, ValueError):
-            return 0
-        found = re.search(r"\d+", master)  # ens1f0np0 is rail 0, ens2f0np0 rail 1
-        return max(0, min(int(found[0]), self._config.rails) - 1) if found else 0
+        """The rail a network is on: by its resource or the master interface in its configuration, by its name, else 0."""
+        rail = self.operators.rail_of_network(nad)
+        names = dict(self._config.rail_networks())
+        return names.get(nad["metadata"]["name"], 0) if rail is None else rail
 
     def equip(self, machine: Machine, spec: Obj) -> None:
         """Devices, GPUs and limits, from what the pod asks for and the faults that are on."""
@@ -175,9 +175,10 @@ class Sandboxes:
         machine.memlock_kib = 8192
         if (limit := self._faults.hit("memlock", node)) is not None:
             machine.memlock_kib, machine.ipc_lock = limit["kib"], False
+        rails = {rail for name in limits for rail in self.operators.rails_of_resource(name)}
         for device in machine.devices:
             rail = device.port.rail
-            asked = any(limits.get(r) for r, k in self.resources.items() if k == rail)
+            asked = rail in rails
             device.up = not self._is_down(device.port)
             device.granted = privileged or asked
             attachment = next((a for a in machine.attachments if a.rail == rail), None)

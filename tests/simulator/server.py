@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class Control:
         self._token = token
 
     async def handle(self, request: web.Request) -> web.Response:
+        """Answers one request of the command line."""
         if request.headers.get("Authorization") != f"Bearer {self._token}":
             return web.json_response({"error": "not allowed"}, status=401)
         what = request.path.removeprefix(CONTROL)
@@ -91,9 +93,12 @@ def _write(path: Path, text: str) -> None:
     path.chmod(0o600)
 
 
-async def serve(config: Config, folder: Path, port: int) -> None:
-    """Runs until SIGTERM. Writes kubeconfig, kubeconfig-fabric, control and pid; the last one when it is ready."""
-    cluster = Cluster(config, str(folder / "pods"))
+MakeCluster = Callable[[Config, str], Cluster]
+
+
+async def serve(config: Config, folder: Path, port: int, make: MakeCluster | None = None) -> None:
+    """Runs until SIGTERM. `make` makes the cluster when it is not the usual one. Writes kubeconfig, kubeconfig-fabric, control and pid; the last one when it is ready."""
+    cluster = (make or Cluster)(config, str(folder / "pods"))
     tokens = {name: secrets.token_urlsafe(24) for name in ("admin", "fabric", "control")}
     server = ApiServer(cluster, {tokens["admin"]: ADMIN, tokens["fabric"]: cluster.restricted_user})
     control = Control(cluster, tokens["control"])
@@ -134,6 +139,6 @@ async def serve(config: Config, folder: Path, port: int) -> None:
         await asyncio.wait_for(runner.cleanup(), 2)
 
 
-def run(config: dict[str, Any], folder: str, port: int) -> None:
+def run(config: dict[str, Any], folder: str, port: int, make: MakeCluster | None = None) -> None:
     """The body of the background process."""
-    asyncio.run(serve(Config(**config), Path(folder), port))
+    asyncio.run(serve(Config(**config), Path(folder), port, make))

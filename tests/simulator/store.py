@@ -34,6 +34,7 @@ class Entry:
 
     @property
     def raw(self) -> bytes:
+        """The object as JSON."""
         if self._raw is None:
             self._raw = json.dumps(self.obj, separators=(",", ":")).encode()
         return self._raw
@@ -65,10 +66,12 @@ class Store:
 
     # ---- reading
     def find(self, key: Key, namespace: str | None, name: str) -> Obj | None:
+        """An object, or None."""
         entry = self._objects.get(key, {}).get((namespace or "", name))
         return entry.obj if entry else None
 
     def entry(self, key: Key, namespace: str | None, name: str) -> Entry | None:
+        """An object with its JSON text, or None."""
         return self._objects.get(key, {}).get((namespace or "", name))
 
     def entries(self, key: Key, namespace: str | None = None) -> list[Entry]:
@@ -83,15 +86,18 @@ class Store:
         return [table[k] for k in itertools.takewhile(lambda k: k[0] == namespace, order[start:])]
 
     def all(self, key: Key, namespace: str | None = None) -> Iterator[Obj]:
+        """The objects of a type."""
         for entry in self.entries(key, namespace):
             yield entry.obj
 
     def everything(self) -> Iterator[tuple[Key, Entry]]:
+        """All objects of all types."""
         for key, table in list(self._objects.items()):
             for entry in list(table.values()):
                 yield key, entry
 
     def events_since(self, version: int) -> list[Event]:
+        """Events after a resource version, oldest first."""
         out: list[Event] = []
         for event in reversed(self._log):
             if event.version <= version:

@@ -20,9 +20,7 @@ def wanted(accept: str) -> bool:
 
 def _age(obj: Obj) -> str:
     made = datetime.datetime.strptime(obj["metadata"]["creationTimestamp"], "%Y-%m-%dT%H:%M:%SZ")
-    seconds = int(
-        (datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - made).total_seconds()
-    )
+    seconds = int((datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - made).total_seconds())
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size}{unit}"

@@ -83,6 +83,7 @@ def metadata(resource: Resource, meta: dict[str, Any], causes: Causes) -> None:
 
 
 def labels(values: dict[str, str] | None, path: str, causes: Causes) -> None:
+    """Keys and values of labels."""
     for key, value in (values or {}).items():
         if problem := qualified_name_problem(key):
             causes.invalid(path, key, problem)
@@ -91,6 +92,7 @@ def labels(values: dict[str, str] | None, path: str, causes: Causes) -> None:
 
 
 def annotations(values: dict[str, str] | None, path: str, causes: Causes) -> None:
+    """Keys and size of annotations."""
     total = 0
     for key, value in (values or {}).items():
         total += len(key) + len(value)

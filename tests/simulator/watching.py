@@ -26,6 +26,7 @@ class _Filter:
         self._fields = field_selector(query.get("fieldSelector"), resource.key, resource.kind)
 
     def fits(self, entry: Entry | None) -> bool:
+        """Whether the watch is meant to see an object."""
         if entry is None:
             return False
         obj = entry.obj

@@ -42,9 +42,11 @@ class Session:
 
     @staticmethod
     def other(role: str) -> str:
+        """The role at the other end."""
         return "server" if role == "client" else "client"
 
     def send(self, role: str, data: Any) -> None:
+        """Something for the other end."""
         self._inbox[self.other(role)].put_nowait(data)
 
     async def receive(self, role: str) -> Any:
@@ -61,11 +63,13 @@ class Session:
         return await self.receive(role)
 
     def leave(self, role: str) -> None:
+        """This end goes away."""
         if role not in self._left:
             self._left.add(role)
             self._inbox[self.other(role)].put_nowait(PeerGone)
 
     def has_left(self, role: str) -> bool:
+        """Whether an end has gone away."""
         return role in self._left
 
 
@@ -77,9 +81,11 @@ class Listener:
         self._waiting: asyncio.Queue[Session] = asyncio.Queue()
 
     def offer(self, session: Session) -> None:
+        """A client has come."""
         self._waiting.put_nowait(session)
 
     async def accept(self) -> Session:
+        """Waits for a client."""
         return await self._waiting.get()
 
 
@@ -91,16 +97,19 @@ class Wire:
         self._listeners: dict[tuple[str, str, int], Listener] = {}
 
     def plug(self, machine: Machine) -> None:
+        """A pod appears in the network."""
         for address in machine.all_addresses():
             self._machines[str(ipaddress.ip_address(address))] = machine
 
     def unplug(self, machine: Machine) -> None:
+        """A pod is gone."""
         for address in machine.all_addresses():
             key = str(ipaddress.ip_address(address))
             if self._machines.get(key) is machine:
                 del self._machines[key]
 
     def at(self, address: str) -> Machine | None:
+        """The pod with an address."""
         try:
             return self._machines.get(str(ipaddress.ip_address(address)))
         except ValueError:

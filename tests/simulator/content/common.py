@@ -35,6 +35,7 @@ class Putter:
 
 
 def namespace(name: str) -> Obj:
+    """A namespace object."""
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
         "spec": {"finalizers": ["kubernetes"]},

@@ -28,6 +28,7 @@ _STATES = [
 
 
 def network_operator(put: Putter, config: Config) -> None:
+    """The Network Operator, its operands and a policy that is ready."""
     deployment(
         put,
         config,
@@ -135,6 +136,7 @@ def network_operator(put: Putter, config: Config) -> None:
 
 
 def gpu_operator(put: Putter, config: Config) -> None:
+    """The GPU Operator, its operands and a policy that is ready."""
     deployment(
         put,
         config,

@@ -18,6 +18,7 @@ def pod(
     host_ip: str,
     resources: Obj | None = None,
 ) -> Obj:
+    """A pod that runs."""
     now = timestamp()
     meta: Obj = {"name": name, "namespace": namespace, "labels": labels}
     if owner:

@@ -25,6 +25,7 @@ class Gpu:
     integrated: int = 0
 
     def pcie(self, index: int) -> str:
+        """The bus address of a GPU."""
         return self.buses[index % len(self.buses)]
 
 

@@ -36,6 +36,7 @@ def register_host(run: Run) -> None:
 
 
 def has_driver(run: Run) -> bool:
+    """Whether libcuda is there."""
     return run.machine.gpu_driver and not run.quirks.no_cuda_driver
 
 

@@ -68,14 +68,17 @@ class Options:
 
     @property
     def latency(self) -> bool:
+        """Whether it is a latency test."""
         return self.test == "LAT"
 
     @property
     def server(self) -> bool:
+        """Whether it waits for a client."""
         return self.host is None
 
     @property
     def on_gpu(self) -> bool:
+        """Whether the memory is that of a GPU."""
         return self.cuda is not None or self.cuda_bus_id is not None
 
 

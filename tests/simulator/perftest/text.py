@@ -59,6 +59,7 @@ def polls_dynamically(options: Options, version: str) -> bool:
 
 
 def peak_is_measured(options: Options) -> bool:
+    """Whether the peak column holds a figure."""
     return not (
         options.duration is not None
         or options.run_infinitely
@@ -185,6 +186,7 @@ def address(side: str, options: Options, facts: Banner, address: Address) -> str
 
 
 def unit(options: Options, version: str) -> str:
+    """The unit in the header."""
     if options.gbits:
         return "Gb/sec"
     return "MiB/sec" if at_least(version, "6.22") else "MB/sec"
@@ -232,6 +234,7 @@ def bandwidth_row(
 
 
 def latency_row(options: Options, size: int, iterations: int, row: Latency) -> str:
+    """One row of a latency test without its newline."""
     if options.duration is not None:
         rate = 1e6 / (2 * row.average)
         if options.verb == "READ":

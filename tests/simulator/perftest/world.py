@@ -72,14 +72,17 @@ class Run:
 
     @property
     def machine(self) -> Machine:
+        """The pod it runs in."""
         return self.context.machine  # type: ignore[no-any-return]
 
     @property
     def version(self) -> str:
+        """perftest's version."""
         return self.world.version
 
     @property
     def role(self) -> str:
+        """server or client."""
         return "server" if self.options.server else "client"
 
     @property
@@ -98,12 +101,15 @@ class Run:
         return self.largest * 2 * self.options.queue_pairs
 
     def print(self, text: str) -> None:
+        """To stdout."""
         self.context.stdout.write(text)
 
     def complain(self, text: str) -> None:
+        """To stderr."""
         self.context.stderr.write(text)
 
     async def pause(self, seconds: float) -> None:
+        """Waits, in seconds of reality."""
         await asyncio.sleep(seconds * self.world.scale)
 
     def fail(self, text: str, status: int = 1) -> Exit:

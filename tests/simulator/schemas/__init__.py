@@ -1,0 +1,1 @@
+"""Field names and types of Kubernetes objects; see make.py."""

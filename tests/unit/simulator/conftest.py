@@ -15,7 +15,7 @@ for _folder in (_TESTS, Path(__file__).parent):
     if str(_folder) not in sys.path:
         sys.path.insert(0, str(_folder))
 
-from support import Cluster  # noqa: E402
+from simulated_support import Cluster  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,13 @@ _ROOT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch) -> None:
+    """kubernetes.core keeps what a host and port serve in the folder of temporary files: a port used again would find it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+
+
 def environment(**more: str) -> dict:
     paths = [Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     # ansible-test shows unit tests of modules an `ansible` that holds nothing but module_utils
