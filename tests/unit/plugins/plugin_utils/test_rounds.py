@@ -228,3 +228,21 @@ def test_retests_of_several_rails_share_rounds(mode):
     assert len(plan) == 2 and {k["rail"] for k in plan[0]} == {0, 1}
     met = [n for p in pairs_of(plan[0]) for n in p]
     assert len(met) == len(set(met)) == 8
+
+
+@pytest.mark.parametrize(
+    ("mode", "limit", "rounds_a_direction"),
+    [("serial", 1, 2), ("parallel", 2, 2), ("parallel", 4, 1)],
+)
+def test_retests_respect_the_limit(mode, limit, rounds_a_direction):
+    rails = (0, 1) if mode == "parallel" else (0,)
+    links = [link(a, b, rail=r) for r in rails for a, b in ((3, 4), (4, 3), (5, 6), (6, 5))]
+    links += [link(1, 2, "slow"), link(2, 1, "slow")]
+    settings = {**BOTH, "rail_mode": mode, "max_parallel_links": limit}
+    plan = rounds.plan_retests(links, ends_of(6, len(rails)), settings)
+    assert len(plan) == 2 * rounds_a_direction
+    assert all(len(links_of_round) <= limit for links_of_round in plan)
+    if (
+        mode == "parallel"
+    ):  # a pair measures all its rails at once, though only one of them is suspect
+        assert all({k["rail"] for k in links_of_round} == {0, 1} for links_of_round in plan)
