@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from rdma_vm import GuestGroup, Node
 from simulator.addressing import Addresses
 from simulator.cluster import Cluster
 from simulator.config import Config
 from simulator.machine import Attachment
+from simulator.perftest.world import World
+from simulator.podtree import PodTrees
 
 from .backend import GuestBackend
 
 
-class _Addresses(Addresses):
-    """On secondary networks, the addresses that the guests have."""
+class GuestAddresses(Addresses):
+    """On secondary networks, the addresses and interfaces that the guests have. All pods of a node share its guest's."""
 
     def __init__(self, config: Config, nodes: list[Node]) -> None:
         super().__init__(config)
         self._nodes = nodes
 
     def secondary(self, rail: int, index: int) -> tuple[list[str], int]:
-        """All pods of a node share its guest, and so its address."""
+        """The address of a rail of node `index` (from 1), and the slot to give back."""
         _, slot = super().secondary(rail, index)
         return [self._nodes[index - 1].rails[rail].address], slot
 
+    def adopt(self, attachment: Attachment, index: int) -> Attachment:
+        """The interface with the name and the MAC that it has in the guest."""
+        rail = self._nodes[index - 1].rails[attachment.rail]
+        return replace(attachment, interface=rail.interface, mac=rail.mac)
+
 
 class GuestCluster(Cluster):
-    """To be made inside a running event loop, with a group that has a guest for every node and device for every rail."""
+    """To be made inside a running event loop, with a group that has a guest for every node and a device for every rail."""
 
     def __init__(self, config: Config, folder: str, group: GuestGroup) -> None:
-        super().__init__(config, folder)
-        names = config.node_names()
-        if len(names) != len(group.nodes) or config.rails != len(group.nodes[0].rails):
+        if config.nodes != len(group.nodes) or config.rails != len(group.nodes[0].rails):
             raise ValueError("the group has another number of nodes or rails than the cluster")
-        self.backend = GuestBackend(dict(zip(names, group.nodes, strict=True)), self.lacks)
-        self.kubelet.backend = self.backend
-        self.kubelet._addresses = _Addresses(config, group.nodes)
-        attach = self.kubelet._attach
+        self._guests = group.nodes
+        super().__init__(config, folder)
 
-        def attach_guest(pod: Any, full: str, interface: str, index: int, slots: Any) -> Attachment:
-            made = attach(pod, full, interface, index, slots)
-            rail = group.nodes[index - 1].rails[made.rail]
-            return replace(made, interface=rail.interface, mac=rail.mac)
+    def make_backend(self, world: World, trees: PodTrees) -> GuestBackend:
+        """Commands run in the guests."""
+        names = self.config.node_names()
+        return GuestBackend(dict(zip(names, self._guests, strict=True)), self.lacks)
 
-        self.kubelet._attach = attach_guest
+    def make_addresses(self) -> GuestAddresses:
+        """Addresses are those of the guests."""
+        return GuestAddresses(self.config, self._guests)

@@ -93,5 +93,4 @@ def run(config: dict[str, Any], folder: str, cache: str) -> None:
         def make(made_of: Config, trees: str) -> GuestCluster:
             return GuestCluster(made_of, trees, group)
 
-        simulator.server.Cluster = make
-        simulator.server.run(config, folder, port=0)
+        simulator.server.run(config, folder, port=0, make=make)
