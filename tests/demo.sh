@@ -16,7 +16,7 @@ simulator=simulator
 if [ -n "$real" ]; then
   # Emulation moves about 0.1 Gb/s, so few iterations and a threshold to match. Debian's perftest has no CUDA.
   simulator=simulator_rdma
-  options+=(-e fabric_nodes=2 -e rdma_test_iterations=5 -e rdma_test_threshold_gbps=0.001 --skip-tags gpudirect)
+  options+=(-e fabric_nodes=2 -e rdma_test_iterations=5 -e rdma_test_threshold_gbps=0.001 -e '{"fabric_tests": ["rdma"]}' --skip-tags gpudirect)
 else
   # A fault that keeps a pod waiting is to show itself soon.
   options+=(-e fabric_nodes=all -e rdma_test_pod_timeout=20 -e gpudirect_test_pod_timeout=20)

@@ -22,15 +22,10 @@ class GuestAddresses(Addresses):
         super().__init__(config)
         self._nodes = nodes
 
-    def secondary(self, rail: int, index: int) -> tuple[list[str], int]:
-        """The address of a rail of node `index` (from 1), and the slot to give back."""
-        _, slot = super().secondary(rail, index)
-        return [self._nodes[index - 1].rails[rail].address], slot
-
     def adopt(self, attachment: Attachment, index: int) -> Attachment:
-        """The interface with the name and the MAC that it has in the guest."""
+        """The interface with the name, the address and the MAC that it has in the guest, whatever a pool would give."""
         rail = self._nodes[index - 1].rails[attachment.rail]
-        return replace(attachment, interface=rail.interface, mac=rail.mac)
+        return replace(attachment, interface=rail.interface, addresses=[rail.address], mac=rail.mac)
 
 
 class GuestCluster(Cluster):
