@@ -8,6 +8,7 @@ Each calls one function of plugin_utils; their documentation lies beside this fi
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -23,13 +24,36 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils import (
     verdicts,
     words,
 )
+from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_plain import plain
 
 
-def _test_rounds(ends: list[dict], test: dict, links: list[dict] | None = None) -> list[list[dict]]:
-    """The first rounds; with the links judged so far, the rounds that tell suspects from their partners."""
-    if links is None:
+def _links(judged: list[str]) -> list[dict]:
+    """All links of rounds that were kept as JSON texts, one a round.
+
+    Ansible copies and checks a fact value by value each time that it is set: a list of texts costs it nothing, a growing list of
+    links with all their rows costs seconds.
+    """
+    return [link for text in judged for link in json.loads(text)]
+
+
+def _judge_round(links: list[dict], results: list[dict], ends: list[dict], test: dict) -> str:
+    return json.dumps(plain(verdicts.judge_round(links, results, ends, test)))
+
+
+def _round_summary(judged: str, number: str) -> str:
+    links = json.loads(judged)
+    return words.round_summary(links, len(links), number)
+
+
+def _test_rounds(ends: list[dict], test: dict, judged: list[str] | None = None) -> list[list[dict]]:
+    """The rounds of the plan; with the rounds judged so far, those of the next wave of retests."""
+    if judged is None:
         return rounds.plan_rounds(ends, test)
-    return rounds.plan_retests(links, ends, test)
+    return rounds.plan_retests(_links(judged), ends, test)
+
+
+def _test_result(state: dict, test: dict) -> dict:
+    return verdicts.conclude({**state, "links": _links(state["links"])}, test)
 
 
 def _skipped_result(test: str, host_result: dict) -> dict:
@@ -45,18 +69,18 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "choose_test_nodes": nodes.choose_nodes,
     "explain_result": words.explain_result,
     "failed_task_finding": verdicts.failed_task_finding,
-    "judge_round": verdicts.judge_round,
+    "judge_round": _judge_round,
     "pods_not_running": lambda states, test: nodes.not_running(states, test["pod_timeout_s"]),
     "probe_items": commands.probe_items,
     "round_items": commands.round_items,
-    "round_summary": words.round_summary,
+    "round_summary": _round_summary,
     "shorten_script": probe.shorten,
     "skipped_result": _skipped_result,
     "test_endpoints": endpoints.build_endpoints,
     "test_pod_resources": nodes.needed_resources,
     "test_pod_states": nodes.pod_states,
     "test_remarks": fleet.remarks,
-    "test_result": verdicts.conclude,
+    "test_result": _test_result,
     "test_rounds": _test_rounds,
     "test_settings": settings.make_settings,
 }
