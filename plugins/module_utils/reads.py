@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-PAGES_AT_MOST = 10000  # a server that hands out continue tokens for ever must not hold the task for ever
+PAGES_AT_MOST = (
+    10000  # a server that hands out continue tokens for ever must not hold the task for ever
+)
 
 
 def read(client, wanted, page_size, hide):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.k8si.fabric.plugins.module_utils import reads
 
 
