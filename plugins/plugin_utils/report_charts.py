@@ -101,7 +101,7 @@ def distribution(links: list[dict]) -> dict | None:
     low = math.floor(max(0.0, low - pad) / step) * step
     bins = max(1, math.ceil((high + pad - low) / step))
     x = _Scale(low, low + bins * step, LEFT, RIGHT, 8)
-    counts = [{"passed": 0, "slow": 0} for _ in range(bins)]
+    counts = [{"passed": 0, "slow": 0} for _unused in range(bins)]
     for link in measured:
         index = min(bins - 1, int((link["bandwidth_average_gbps"] - low) / step))
         counts[index]["passed" if link["verdict"] == "passed" else "slow"] += 1

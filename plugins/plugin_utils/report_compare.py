@@ -31,7 +31,7 @@ def read_baseline(text: str, name: str) -> dict:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(version, str) or not isinstance(document.get("tests"), list):
         raise ValueError(f"{name} is not a results.json of this collection")
-    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         raise ValueError(
             f"{name} has schema version {version}, this collection reads {SCHEMA_VERSION}"
         )

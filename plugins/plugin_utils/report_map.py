@@ -87,7 +87,7 @@ def _map(links: list[dict], rail: int, anchors: dict[str, str]) -> dict:
         for column in range(len(groups)):
             here = cells.get((row, column))
             if here:
-                line.append(_cell(here, heads[row], heads[column], size > 1, figures, anchors))
+                line.append(_cell(here, head, heads[column], size > 1, figures, anchors))
             else:
                 line.append("self" if row == column and size == 1 else None)
         rows.append({**head, "cells": line})

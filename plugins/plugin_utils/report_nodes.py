@@ -38,7 +38,7 @@ def worst(verdicts: list[str]) -> str:
 def _judge_test(test: dict):
     links_of: dict[tuple[str, int], list[dict]] = {}
     for link in test["links"]:
-        for node in {link["server_node"], link["client_node"]}:
+        for node in (link["server_node"], link["client_node"]):
             links_of.setdefault((node, link["rail"]), []).append(link)
     indexes = sorted({rail for _node, rail in links_of}) or [0]
     names = {*test["nodes"], *(s["node"] for s in test["skipped"]), *(n for n, _r in links_of)}

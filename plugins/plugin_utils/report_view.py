@@ -349,7 +349,7 @@ def _endpoint(end: dict) -> dict:
         "rate": "-" if rate is None else f"{rate:g}",
         "mtu": end.get("mtu") or "-",
         "firmware": end.get("fw_ver") or "-",
-        "gpu": str(gpus[0]).split("(")[0].strip() if gpus else "",
+        "gpu": str(gpus[0]).partition("(")[0].strip() if gpus else "",
     }
 
 

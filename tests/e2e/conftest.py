@@ -38,7 +38,9 @@ class Cluster:
             str(self.folder),
             *words[1:],
         ]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

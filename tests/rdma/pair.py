@@ -43,7 +43,7 @@ def measure(
     server: Node, client: Node, *options: str, tool: str = "ib_write_bw", rail: int = 0
 ) -> Run:
     """A whole measurement. A server whose client failed would wait for ever: it is ended."""
-    for _ in range(4):
+    for _unused in range(4):
         serving = start_server(server, *options, tool=tool, rail=rail)
         result = start_client(client, server, *options, tool=tool, rail=rail).wait(120)
         if result.returncode != 0:
@@ -59,7 +59,7 @@ def start_both(
 ) -> tuple[GuestProcess, GuestProcess]:
     """A server and a client of which the client has sent that many packets: the measurement is under way."""
     counter = ["cat", f"/sys/class/net/{client.interface}/statistics/tx_packets"]
-    for _ in range(4):
+    for _unused in range(4):
         before = int(client.check(counter))
         serving = start_server(server, *options)
         measuring = start_client(client, server, *options)

@@ -77,7 +77,7 @@ class Cluster:
         self, server: str, client: str, command: list[str], address: str
     ) -> tuple[Exec, Exec]:
         """Runs perftest's server in one pod and its client in another, both under the wrapper, to their ends."""
-        for _ in range(4):
+        for _unused in range(4):
             serving = self.wrapped(server, *command)
             serving.read(lambda serving=serving: "Waiting for client" in serving.out, 30)
             measuring = self.wrapped(client, *command, address)

@@ -37,7 +37,7 @@ def test_figures_repeat(guest: Guest) -> None:
     """Time in this guest is counted in instructions, so that two runs agree whatever else the host does."""
     figures = [
         row(measure(*guest.nodes[:2], "-n", "50", "-F", "--report_gbits").client.out, 65536)[3]
-        for _ in range(2)
+        for _unused in range(2)
     ]
     assert abs(figures[0] - figures[1]) < 0.1 * figures[0]
 

@@ -130,7 +130,7 @@ def source_identity() -> str:
 def _compile_agent(work: Path) -> bytes:
     binary = work / "agent"
     command = ["gcc", "-O2", "-static", "-s", "-o", str(binary), str(_GUEST_FILES / "agent.c")]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(
             f"gcc could not build the guest's agent (is libc6-dev installed?):\n{done.stderr.strip()}"
@@ -152,12 +152,12 @@ def _root(debs: list[Path], kernel: Kernel, agent: bytes) -> dict[str, Entry]:
             root[path] = entry
     for name, module in kernel.modules:
         root[f"modules.d/{name}.ko"] = Entry.file(module)
-    load = "".join(f"/modules.d/{name}.ko\n" for name, _ in kernel.modules)
+    load = "".join(f"/modules.d/{name}.ko\n" for name, _unused in kernel.modules)
     root["modules"] = Entry.file(load.encode(), 0o644)
-    root["init"] = Entry.file((_GUEST_FILES / "init").read_bytes())
+    root["init"] = Entry.file(_script("init"))
     root["usr/lib/rdma_vm/agent"] = Entry.file(agent)
     for script in _SCRIPTS:
-        root[f"usr/lib/rdma_vm/{script}"] = Entry.file((_GUEST_FILES / script).read_bytes())
+        root[f"usr/lib/rdma_vm/{script}"] = Entry.file(_script(script))
     root["etc/passwd"] = Entry.file(
         b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n", 0o644
     )
@@ -169,6 +169,11 @@ def _root(debs: list[Path], kernel: Kernel, agent: bytes) -> dict[str, Entry]:
             path = path.rpartition("/")[0]
             root.setdefault(path, Entry.directory())
     return root
+
+
+def _script(name: str) -> bytes:
+    """A script of guest/. There its first line names the interpreter behind `#:`; only in the guest is it a program."""
+    return (_GUEST_FILES / name).read_bytes().replace(b"#: ", b"#!", 1)
 
 
 def _version_of(debs: list[Path], package: str) -> str:

@@ -66,7 +66,9 @@ class Port:
     def flush(self) -> None:
         """Sends what can be sent without waiting."""
         while self.waiting:
-            chunk = b"".join([self.waiting.popleft() for _ in range(min(len(self.waiting), 32))])
+            chunk = b"".join(
+                [self.waiting.popleft() for _unused in range(min(len(self.waiting), 32))]
+            )
             try:
                 sent = self.socket.send(chunk)
             except BlockingIOError:
@@ -124,7 +126,7 @@ def start_qemu(guest: dict, switch: Switch) -> subprocess.Popen[bytes]:
     command = list(guest["command"])
     ends = []
     for rail in range(guest["rails"]):
-        _, end = switch.plug(rail)
+        _unused, end = switch.plug(rail)
         ends.append(end)
         command += ["-netdev", f"socket,id=rail{rail},fd={end.fileno()}"]
 

@@ -139,7 +139,9 @@ class Node:
     def processes(self) -> dict[int, str]:
         """{pid: command line} of all that somebody started in the node's guest and that still runs."""
         lines = self.check([f"{_SCRIPTS}/processes"]).splitlines()
-        return {int(pid): command.strip() for pid, _, command in (x.partition(" ") for x in lines)}
+        return {
+            int(pid): command.strip() for pid, _unused, command in (x.partition(" ") for x in lines)
+        }
 
     def as_dict(self) -> dict:
         """For JSON; `from_dict` is its inverse."""

@@ -87,6 +87,7 @@ def _apt(command: list[str], directory: Path | None = None) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise BuildError(

@@ -76,7 +76,7 @@ class Addresses:
 
 def mac(rng: random.Random) -> str:
     """A MAC of an interface."""
-    octets = [rng.randrange(256) for _ in range(6)]
+    octets = [rng.randrange(256) for _unused in range(6)]
     octets[0] = octets[0] & 0xFC | 0x02
     return ":".join(f"{o:02x}" for o in octets)
 

@@ -13,7 +13,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 def suffix(length: int = 5) -> str:
     """Random letters and digits as the server appends to generateName."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+    return "".join(secrets.choice(_ALPHABET) for _unused in range(length))
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:

@@ -49,7 +49,7 @@ def group(registry: Registry, name: str) -> Obj:
 
 def groups(registry: Registry) -> Obj:
     """What /apis answers."""
-    names = list(dict.fromkeys(g for g, _ in registry.group_versions() if g))
+    names = list(dict.fromkeys(g for g, _unused in registry.group_versions() if g))
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",

@@ -136,7 +136,7 @@ class _Exec:
         )
         try:
             if drop is not None:
-                done, _ = await asyncio.wait(
+                done, _unused = await asyncio.wait(
                     {asyncio.ensure_future(process.wait())}, timeout=float(drop["after"])
                 )
                 if not done:

@@ -144,7 +144,8 @@ class Fabric:
         packets = self.message_rate_mpps * min(queue_pairs, 4) ** 0.8
         average = _soft_minimum(rate, packets * size * 8e-3) * self._jitter()
         if both_ways:
-            back = _soft_minimum(self.ceiling(sink, source, gpu), packets * size * 8e-3)
+            reverse = (sink, source)
+            back = _soft_minimum(self.ceiling(*reverse, gpu), packets * size * 8e-3)
             average += back * self._jitter()
         peak = min(
             average * (1 + abs(self._random.gauss(0, self.noise))),

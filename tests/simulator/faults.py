@@ -43,7 +43,7 @@ def fault(
     def register(function: Callable[[Cluster, Parameters], None]) -> Callable[..., None]:
         text = inspect.cleandoc(function.__doc__ or "")
         FAULTS[function.__name__] = Fault(
-            function.__name__, text.split("\n")[0], text, defaults, function
+            function.__name__, text.partition("\n")[0], text, defaults, function
         )
         return function
 
@@ -56,7 +56,7 @@ class UnknownFault(ValueError):
 
 def parse(text: str) -> tuple[Fault, Parameters]:
     """`slow_node:node=gpu-node-3,factor=0.4` → the fault and its parameters; raises UnknownFault."""
-    name, _, rest = text.partition(":")
+    name, _unused, rest = text.partition(":")
     found = FAULTS.get(name.strip())
     if found is None:
         raise UnknownFault(f"no fault is called {name!r}; known: {', '.join(sorted(FAULTS))}")

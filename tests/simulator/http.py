@@ -49,7 +49,7 @@ class ApiServer:
             return web.json_response(error.status(), status=error.code, headers=error.headers)
 
     def _authenticate(self, request: web.Request) -> User:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _unused, token = request.headers.get("Authorization", "").partition(" ")
         user = self._tokens.get(token.strip()) if scheme.lower() == "bearer" else None
         if user is None:
             raise ApiError(401, "Unauthorized", "Unauthorized")

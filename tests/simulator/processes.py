@@ -240,8 +240,6 @@ class Backend(Protocol):
 
     def knows(self, machine: Any, command: str) -> bool:
         """Whether the container has an executable of this name."""
-        ...
 
     def start(self, machine: Any, argv: list[str], env: dict[str, str]) -> Process:
         """Starts a command in a pod."""
-        ...

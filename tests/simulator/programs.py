@@ -127,7 +127,7 @@ def stdbuf(finder: Finder) -> Program:
             option = words.pop(0)
             letter, value = option[1:2], option[2:] or (words.pop(0) if words else "")
             if option.startswith("--"):
-                name, _, value = option[2:].partition("=")
+                name, _unused, value = option[2:].partition("=")
                 letter = {"output": "o", "error": "e", "input": "i"}.get(name, "?")
             if letter == "o":
                 stdout = Output(stdout.pipe, modes.get(value, "block"))
@@ -201,7 +201,7 @@ def env(finder: Finder) -> Program:
     async def run(context: Context) -> int:
         words, values = context.argv[1:], dict(context.env)
         while words and "=" in words[0]:
-            name, _, value = words.pop(0).partition("=")
+            name, _unused, value = words.pop(0).partition("=")
             values[name] = value
         if not words:
             context.stdout.write("".join(f"{k}={v}\n" for k, v in values.items()))

@@ -168,11 +168,13 @@ class Registry:
 
     def group_versions(self) -> list[tuple[str, str]]:
         """All groups with their versions, in order."""
-        return sorted({(g, v) for g, v, _ in self._by_path})
+        return sorted({(g, v) for g, v, _unused in self._by_path})
 
     def of_group_version(self, group: str, version: str) -> list[Resource]:
         """The types of one group and version; raises 404."""
-        found = [r for (g, v, _), r in sorted(self._by_path.items()) if (g, v) == (group, version)]
+        found = [
+            r for (g, v, _unused), r in sorted(self._by_path.items()) if (g, v) == (group, version)
+        ]
         if not found:
             raise no_such_path()
         return found

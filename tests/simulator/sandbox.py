@@ -108,7 +108,7 @@ class Sandboxes:
             ]
         out = []
         for word in text.replace(" ", "").split(","):
-            full, _, interface = word.partition("@")
+            full, _unused, interface = word.partition("@")
             out.append((full if "/" in full else f"{own}/{full}", interface))
         return out
 

@@ -97,7 +97,10 @@ MakeCluster = Callable[[Config, str], Cluster]
 
 
 async def serve(config: Config, folder: Path, port: int, make: MakeCluster | None = None) -> None:
-    """Runs until SIGTERM. `make` makes the cluster when it is not the usual one. Writes kubeconfig, kubeconfig-fabric, control and pid; the last one when it is ready."""
+    """Runs until SIGTERM. `make` makes the cluster when it is not the usual one.
+
+    Writes kubeconfig, kubeconfig-fabric, control and pid; the last one when it is ready.
+    """
     cluster = (make or Cluster)(config, str(folder / "pods"))
     tokens = {name: secrets.token_urlsafe(24) for name in ("admin", "fabric", "control")}
     server = ApiServer(cluster, {tokens["admin"]: ADMIN, tokens["fabric"]: cluster.restricted_user})

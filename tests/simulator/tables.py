@@ -107,11 +107,11 @@ def table(resource: Resource, entries: list[Entry], meta: Obj) -> Obj:
                 "description": "",
                 "priority": 1 if name in _WIDE else 0,
             }
-            for name, _ in columns
+            for name, _unused in columns
         ],
         "rows": [
             {
-                "cells": [value(e.obj) for _, value in columns],
+                "cells": [value(e.obj) for _unused, value in columns],
                 "object": {
                     "kind": "PartialObjectMetadata",
                     "apiVersion": "meta.k8s.io/v1",

@@ -72,7 +72,7 @@ async def _refused(run: Run, opening: str, complaint: str) -> Exit:
         run.print(opening + ends)
         return run.fail(complaint + _NO_RESOURCES)
     if at_least(run.version, "6.28"):
-        for _ in range(10):
+        for _unused in range(10):
             run.print(opening)
             run.complain(complaint + _CM_FAILED)
         return run.fail(_CM_GAVE_UP)

@@ -50,7 +50,7 @@ ROOTS = [
 
 def builtin() -> dict[str, dict[str, str]]:
     """Type name → field name as in JSON → type."""
-    import kubernetes.client as client
+    from kubernetes import client
 
     types: dict[str, dict[str, str]] = {}
     todo = list(ROOTS)

@@ -75,7 +75,7 @@ def test_modules_load_after_what_they_need() -> None:
         "udp_tunnel": module("ib_core"),
         "unwanted": module(),
     }
-    names = [name for name, _ in loading_order(["rdma_rxe", "built_in", "ib_core"], files)]
+    names = [name for name, _unused in loading_order(["rdma_rxe", "built_in", "ib_core"], files)]
     assert names == ["ib_core", "udp_tunnel", "rdma_rxe"]
 
 
@@ -152,7 +152,7 @@ def test_kvm_that_fails_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(snapshot, "ensure", fail)
     built = rdma_vm.Image(Path("/a/k"), Path("/a/i"), "id", "1", "2")
     emulated = shape.Shape(2, 0, "tcg")
-    for _ in range(2):
+    for _unused in range(2):
         assert snapshot.working_shape(emulated, built, tmp_path) == emulated
     assert tried == ["kvm"]
 

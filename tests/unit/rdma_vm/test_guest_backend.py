@@ -33,7 +33,7 @@ class Agent:
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, _unused = self._listener.accept()
             except OSError:
                 return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()

@@ -20,7 +20,7 @@ def agent(answer: Callable[[socket.socket, list[bytes]], None]) -> int:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        connection, _ = listener.accept()
+        connection, _unused = listener.accept()
         with listener, connection:
             (length,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
             words = connection.recv(length, socket.MSG_WAITALL).split(b"\0")[:-1]

@@ -76,7 +76,7 @@ class Running:
             start_new_session=True,
         )
         assert self.owner.stdout
-        keeper, _, qemus = self.owner.stdout.readline().partition(" ")
+        keeper, _unused, qemus = self.owner.stdout.readline().partition(" ")
         self.keeper = int(keeper)
         self.qemus: list[int] = json.loads(qemus)
 

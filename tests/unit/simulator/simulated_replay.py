@@ -129,7 +129,7 @@ async def _run(
 
     for side, (machine, argv) in machines.items():
         processes[side] = machine.processes.spawn(argv, {}, program, machine)
-        for _ in range(20):
+        for _unused in range(20):
             await asyncio.sleep(0)
     waits = [asyncio.ensure_future(p.wait()) for p in processes.values()]
     await asyncio.wait(waits, timeout=idle)

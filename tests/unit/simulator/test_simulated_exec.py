@@ -45,14 +45,14 @@ def test_both_streams_and_success(running):
 
 
 def test_exit_code(running):
-    _, _, code, status = running.output("a", ["sh", "-c", "exit 7"])
+    _unused, _unused, code, status = running.output("a", ["sh", "-c", "exit 7"])
     assert code == 7
     assert "command terminated with non-zero exit code" in status
     assert '"reason": "NonZeroExitCode"' in status
 
 
 def test_command_not_found_is_the_runtimes_error(running):
-    _, _, code, status = running.output("a", ["no-such-tool"])
+    _unused, _unused, code, status = running.output("a", ["no-such-tool"])
     assert code == -1
     assert (
         'OCI runtime exec failed: exec failed: unable to start container process: exec: \\"no-such-tool\\": '
@@ -127,13 +127,13 @@ class TestWrapper:
         assert wrapper.constants("START = 1 + x\nKILL = 'c'") is None
 
     def test_mark_then_command(self, running):
-        out, err, code, _ = running.output("a", start("echo", "x"))
+        out, err, code, _unused = running.output("a", start("echo", "x"))
         assert (out, code) == ("x\n", 0)
         assert err.startswith("\x01pid:")
         assert err.endswith("\x01")
 
     def test_missing_command(self, running):
-        _, err, code, _ = running.output("a", start("nope"))
+        _unused, err, code, _unused = running.output("a", start("nope"))
         assert (err, code) == ("\x01nofile\x01", 127)
 
     def test_the_same_as_a_real_shell(self):
@@ -151,7 +151,7 @@ class TestWrapper:
         pid = pid_of(connection)
         assert running.output("a", kill(name, pid))[2] == 0
         assert running.result(connection)[2] == code
-        _, err, status, _ = running.output("a", kill(name, pid))
+        _unused, err, status, _unused = running.output("a", kill(name, pid))
         assert status == 1
         assert "No such process" in err
 

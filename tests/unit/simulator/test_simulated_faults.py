@@ -47,7 +47,7 @@ def measure(cluster, pair, *options, command=None, seconds=8.0, server="a", clie
         lambda: (one.update(timeout=0.05), "Waiting" in one.peek_stdout() or not one.is_open())[1],
         5,
     )
-    for _ in range(20):  # it listens a little later
+    for _unused in range(20):  # it listens a little later
         got = (
             cluster.output(
                 client,
@@ -114,7 +114,7 @@ def test_slow_gpu(cluster, pair):
 
 def test_port_down(cluster, pair):
     cluster.faults("port_down")
-    _, client = measure(cluster, pair, seconds=1)
+    _unused, client = measure(cluster, pair, seconds=1)
     assert " Port number 1 state is Down\n" in client[1]
     read = ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/mlx5_1/ports/1/state"]
     assert cluster.output("b", read)[0] == "1: DOWN\n"
@@ -124,7 +124,7 @@ def test_port_down(cluster, pair):
 
 def test_wrong_mtu(cluster, pair):
     cluster.faults("wrong_mtu")
-    _, client = measure(cluster, pair, "-a", seconds=1)
+    _unused, client = measure(cluster, pair, "-a", seconds=1)
     assert client[2] == 1
     assert re.search(r"^ 1024 ", client[0], re.M)
     assert not re.search(r"^ 2048 ", client[0], re.M)
@@ -137,16 +137,16 @@ def test_no_gid(cluster, pair):
         "b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/sys/class/infiniband/*/ports/1/gids/*"]
     )[0]
     assert set(table.split()) == {"0000:0000:0000:0000:0000:0000:0000:0000"}
-    _, client = measure(cluster, pair, seconds=1)
+    _unused, client = measure(cluster, pair, seconds=1)
     assert "Unexpected CM event bl blka 1" in client[1]
     without = [w for w in BW if w != "-R"]
-    _, client = measure(cluster, pair, command=without, seconds=1)
+    _unused, client = measure(cluster, pair, command=without, seconds=1)
     assert "Found Incompatibility issue with GID types" in client[1]
 
 
 def test_memlock(cluster, pair):
     cluster.faults("memlock")
-    _, client = measure(cluster, pair, seconds=1)
+    _unused, client = measure(cluster, pair, seconds=1)
     assert client[1].startswith("Couldn't allocate MR")
     limits = cluster.output("b", ["sh", "-c", "cat $FABRIC_PROBE_ROOT/proc/self/limits"])[0]
     assert re.search(r"Max locked memory +65536 +65536 +bytes", limits)
@@ -155,22 +155,22 @@ def test_memlock(cluster, pair):
 def test_no_peermem(cluster, pair):
     cluster.faults("no_peermem")
     assert measure(cluster, pair)[1][2] == 0
-    _, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
+    _unused, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
     assert "Couldn't allocate MR with error=14" in client[1]
     assert measure(cluster, pair, "--use_cuda", "0", "--use_cuda_dmabuf")[1][2] == 0
     cluster.faults("no_dmabuf")
-    _, client = measure(cluster, pair, "--use_cuda", "0", "--use_cuda_dmabuf", seconds=1)
+    _unused, client = measure(cluster, pair, "--use_cuda", "0", "--use_cuda_dmabuf", seconds=1)
     assert "OFED stack does not support DMA-BUF" in client[1]
 
 
 def test_perftest_without_cuda_and_without_driver(cluster, pair):
     cluster.faults("perftest_without_cuda")
-    _, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
+    _unused, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
     assert client[0] == " Unsupported memory type\n"
     assert "use_cuda" not in cluster.output("b", ["sh", "-c", "ib_write_bw --help"])[0]
     cluster.faults("no_cuda_driver")
     assert "use_cuda_dmabuf" in cluster.output("b", ["sh", "-c", "ib_write_bw --help"])[0]
-    _, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
+    _unused, client = measure(cluster, pair, "--use_cuda", "0", seconds=1)
     assert "dlerror: libcuda.so" in client[1]
 
 
@@ -184,7 +184,7 @@ def test_gpu_on_host(cluster, pair):
 
 def test_server_never_listens(cluster, pair):
     cluster.faults("server_never_listens")
-    _, client = measure(cluster, pair, seconds=1)
+    _unused, client = measure(cluster, pair, seconds=1)
     assert "Unexpected CM event bl blka 8" in client[1]
 
 
@@ -198,7 +198,7 @@ def test_server_dies(cluster, pair):
 
 def test_hanging_client(cluster, pair):
     cluster.faults("hanging_client")
-    _, client = measure(cluster, pair, seconds=1)
+    _unused, client = measure(cluster, pair, seconds=1)
     assert client[2] is None
     assert client[0].rstrip().endswith("MsgRate[Mpps]")
 
@@ -238,7 +238,7 @@ def test_pods_that_wait(cluster, fault, state, event):
         return statuses[0].get("state", {}).get("waiting", {}).get("reason")
 
     cluster.until(lambda: waiting() == state)
-    cluster.until(lambda: any(event in m for _, m in cluster.events("b")))
+    cluster.until(lambda: any(event in m for _unused, m in cluster.events("b")))
     assert cluster.get(f"{PODS}/b").json["status"]["phase"] == "Pending"
 
 
@@ -261,7 +261,7 @@ def test_pod_that_crashes(cluster):
 def test_pod_pending(cluster):
     cluster.faults("pod_pending")
     cluster.post(PODS, pod("b", "gpu-node-2"))
-    cluster.until(lambda: any(f"1 Insufficient {RDMA}" in m for _, m in cluster.events("b")))
+    cluster.until(lambda: any(f"1 Insufficient {RDMA}" in m for _unused, m in cluster.events("b")))
     cluster.faults()
     cluster.wait("b")
 
@@ -273,7 +273,9 @@ def test_no_network_status(cluster):
 
 
 def test_policies(cluster):
-    status = lambda: cluster.get(POLICY).json["status"]  # noqa: E731
+    def status():
+        return cluster.get(POLICY).json["status"]
+
     cluster.faults("policy_not_ready:message=image pull failed")
     assert status()["state"] == "notReady"
     assert {"name": "state-OFED", "state": "notReady", "message": "image pull failed"} in status()[
@@ -332,7 +334,9 @@ def test_operator_absent_and_back(cluster):
     ],
 )
 def test_nodes(cluster, fault, check):
-    get = lambda name: cluster.get(f"/api/v1/nodes/{name}").json  # noqa: E731
+    def get(name):
+        return cluster.get(f"/api/v1/nodes/{name}").json
+
     cluster.faults(fault)
     assert check(get("gpu-node-2"))
     assert not check(get("gpu-node-1"))
@@ -354,14 +358,14 @@ def test_kubelet_down(cluster, pair):
 
 def test_silent_exec(cluster, pair):
     cluster.faults("exec_silent:command=any")
-    out, err, code, _ = cluster.result(cluster.exec("b", ["echo", "x"]), 0.5)
+    out, err, code, _unused = cluster.result(cluster.exec("b", ["echo", "x"]), 0.5)
     assert (out, err, code) == ("", "", None)
     assert cluster.output("a", ["echo", "x"])[0] == "x\n"
 
 
 def test_flaky_api(cluster):
     cluster.faults("api_flaky:rate=0.5")
-    answers = [cluster.get("/api/v1/nodes") for _ in range(30)]
+    answers = [cluster.get("/api/v1/nodes") for _unused in range(30)]
     assert {a.code for a in answers} == {200, 429, 503}
     assert next(a for a in answers if a.code == 429).headers["Retry-After"] == "1"
 

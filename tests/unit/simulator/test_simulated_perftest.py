@@ -119,7 +119,7 @@ def rows(name: str, side: str) -> list[str]:
 )
 def test_rows_are_laid_out_byte_for_byte(name):
     """Each row of a capture, taken apart and printed again, is the same row with the same blanks and tabs."""
-    version, _ = settings(name)
+    version, _unused = settings(name)
     argv = replay.command(HERE / name / "client.cmd")
     options = parse(argv, version, True)
     for row in rows(name, "client"):
@@ -155,7 +155,7 @@ def test_average_is_bytes_times_rate(version, gbits, tmp_path):
     out = replay.run(tmp_path, version)["client"].out
     found = [line.split() for line in out.split("\n") if re.match(r"^ \d+ +5000 ", line)]
     assert len(found) == 23
-    for size, _, peak, average, rate in found:
+    for size, _unused, peak, average, rate in found:
         unit = int(size) * (8e-3 if gbits else 1e6 / 2**20)
         assert abs(unit * float(rate) - float(average)) <= 0.006 + unit * 0.6e-6
         assert float(peak) >= float(average)

@@ -11,12 +11,12 @@ def node_of(cluster, name):
 
 def reason(cluster, name):
     """The text of a pod that cannot be scheduled."""
-    cluster.until(lambda: any(r == "FailedScheduling" for r, _ in cluster.events(name)))
+    cluster.until(lambda: any(r == "FailedScheduling" for r, _unused in cluster.events(name)))
     found = cluster.get(f"{PODS}/{name}").json
     assert found["status"]["phase"] == "Pending"
     condition = next(c for c in found["status"]["conditions"] if c["type"] == "PodScheduled")
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-    assert condition["message"] in [m for _, m in cluster.events(name)]
+    assert condition["message"] in [m for _unused, m in cluster.events(name)]
     return condition["message"]
 
 

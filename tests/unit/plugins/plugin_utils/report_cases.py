@@ -180,7 +180,7 @@ class Cluster:
             "started": self._now(),
         }
         order = list(self.names)
-        for _ in range(self.passes):
+        for _unused in range(self.passes):
             for links in rounds.plan_rounds(
                 sorted(ends, key=lambda e: order.index(e["node"])), test
             ):

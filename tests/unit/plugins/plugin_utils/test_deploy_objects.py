@@ -50,7 +50,7 @@ def rendered(name: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", data.DEPLOYMENTS)
 def test_golden(name: str) -> None:
     """FABRIC_WRITE_GOLDEN=1 writes the files anew; look at the difference before it is committed."""
-    path = GOLDEN / f"{name}.yml"
+    path = GOLDEN / f"{name}.golden"
     dump = yaml.dump_all(rendered(name), Dumper=_Dumper, sort_keys=False, width=140)
     start = "" if dump.startswith("---") else "---\n"
     text = f"# yamllint disable rule:line-length\n{start}{dump}"
@@ -60,7 +60,7 @@ def test_golden(name: str) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert {p.stem for p in GOLDEN.glob("*.yml")} == set(data.DEPLOYMENTS)
+    assert {p.stem for p in GOLDEN.glob("*.golden")} == set(data.DEPLOYMENTS)
 
 
 @pytest.mark.parametrize("name", data.DEPLOYMENTS)

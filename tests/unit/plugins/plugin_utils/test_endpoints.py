@@ -76,10 +76,10 @@ def completed(pod: dict, stdout: str) -> dict:
     }
 
 
-def build(pods, text, settings=HOST):
+def build(pods, text, settings=None):
     if isinstance(pods, dict):
         pods = [pods]
-    return endpoints.build_endpoints(pods, [completed(p, text) for p in pods], settings)
+    return endpoints.build_endpoints(pods, [completed(p, text) for p in pods], settings or HOST)
 
 
 def only_finding(built: dict) -> dict:

@@ -29,11 +29,14 @@ from ansible_collections.k8si.fabric.tests.unit.plugins.plugin_utils.readiness_h
 INDEX = json.loads((FIXTURES / "INDEX.json").read_text(encoding="utf-8"))
 
 
-def ids(seen: dict[str, Any], apis: Any = APIS, **settings: Any) -> list[str]:
+def ids(seen: dict[str, Any], apis: Any = None, **settings: Any) -> list[str]:
     if "pods" in seen and len(seen["nodes"]) <= SMALL_CLUSTER:
         seen = {**seen, "all_pods": seen["pods"]}
     outcomes = {key: {"status": "ok", "items": items} for key, items in seen.items()}
-    return [read["id"] for read in plan_reads(make_settings(settings), apis, outcomes)]
+    return [
+        read["id"]
+        for read in plan_reads(make_settings(settings), APIS if apis is None else apis, outcomes)
+    ]
 
 
 BASE = ["nodes", "policies", "networks", "namespace"]
@@ -205,4 +208,4 @@ def test_plain_gives_exact_types():
     result = plain(value)
     assert result == {"a": ["b", 3, 1.5, True, None]}
     assert [type(item) for item in result["a"]] == [str, int, float, bool, type(None)]
-    assert type(result) is dict and type(next(iter(result))) is str
+    assert [type(result), type(next(iter(result)))] == [dict, str]

@@ -209,9 +209,9 @@ def test_distribution_counts_every_link_once():
     assert sum(int(b["words"].split(", ")[-1].split()[0]) for b in chart["bars"]) == len(links)
     assert {b["verdict"] for b in chart["bars"]} == {"passed", "slow"}
     assert [t["label"] for t in chart["thresholds"]] == ["360 required"]
-    for bar in chart["bars"]:
-        assert chart["left"] <= bar["x"] < chart["right"]
-        assert bar["height"] >= 4
+    for column in chart["bars"]:
+        assert chart["left"] <= column["x"] < chart["right"]
+        assert column["height"] >= 4
 
 
 def test_one_link_makes_charts_too():

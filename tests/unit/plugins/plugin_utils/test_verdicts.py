@@ -68,11 +68,13 @@ def runs(client_text: str, server_text: str, **client) -> list[dict]:
     ]
 
 
-def judge(gbps: float, settings=ONE_SIZE, ends=None, local="2", remote="1", **client) -> dict:
+def judge(gbps: float, settings=None, ends=None, local="2", remote="1", **client) -> dict:
     results = runs(
         printed(local, remote, gbps), printed(remote, local, gbps, server=True), **client
     )
-    return verdicts.judge_round([LINK], results, ends or [endpoint(1), endpoint(2)], settings)[0]
+    return verdicts.judge_round(
+        [LINK], results, ends or [endpoint(1), endpoint(2)], settings or ONE_SIZE
+    )[0]
 
 
 def test_passed():
