@@ -14,6 +14,8 @@ WAITING = "Waiting for client to connect"
 NOT_LISTENING = [
     "Couldn't connect to ",
     "Unexpected CM event bl blka 8",
+    # the server listens a second time after the first exchange, and a quick client may come before that
+    "RDMA_CM_EVENT_REJECTED; error: 8",
 ]
 BASE_PORT = 18515  # perftest's own default
 
@@ -65,10 +67,14 @@ def perftest_command(endpoint: dict, settings: dict, peer: dict | None = None) -
         if endpoint["cuda_method"] == "dmabuf":
             command += ["--use_cuda_dmabuf"]
     command += ["-p", str(BASE_PORT + (peer or endpoint)["rail"])]
+    # Without -R the address only carries the exchange of QP numbers, and the pod IP does.
+    which = "address" if settings["rdma_cm"] else "pod_ip"
+    server = peer or endpoint
+    if ":" in server[which]:
+        command += ["--ipv6-addr"]  # on both ends; perftest takes addresses for IPv4 unless told
     command += [str(option) for option in settings["extra_options"]]
     if peer:
-        # Without -R the address only carries the exchange of QP numbers, and the pod IP does.
-        command += [peer["address"] if settings["rdma_cm"] else peer["pod_ip"]]
+        command += [server[which]]
     return command
 
 

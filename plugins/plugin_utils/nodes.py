@@ -198,7 +198,7 @@ def pod_states(pods: list[dict], events: list[dict], names: list[str]) -> dict:
             found = diagnosis.diagnose_pod(pod, [e for e in events if _about(e, name)])
             if found is None or found["code"] == "pod_not_started":
                 found = diagnosis.finding("pod_not_started", seen=f"pod {name}: {_reason(pod)}")
-            where = {"node": pod["spec"].get("nodeName"), "pod": name}
+            where = {"node": _node_of(pod), "pod": name}
             found = {**found, "where": {**where, **found["where"]}}
         (waiting if found["retry"] and pod else findings).append(found)
     return {
@@ -225,6 +225,20 @@ def _ready(pod: dict) -> bool:
         and bool(statuses)
         and all(s.get("ready") for s in statuses)
     )
+
+
+def _node_of(pod: dict) -> str | None:
+    """The node that a pod runs on; of one that was never scheduled, the node that it was made for."""
+    spec = pod["spec"]
+    if spec.get("nodeName"):
+        return spec["nodeName"]
+    required = (spec.get("affinity") or {}).get("nodeAffinity", {})
+    required = required.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or []:
+        for field in term.get("matchFields") or []:
+            if field.get("key") == "metadata.name":
+                return (field.get("values") or [None])[0]
+    return None
 
 
 def _about(event: dict, name: str) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which resources readiness reads, each kind once, and what came of each read.
 
-A read is a plain dict that the role hands to ``kubernetes.core.k8s_info``:
+A read is a plain dict that the role hands to ``k8si.fabric.k8s_read``:
 ``{id, api_version, kind, namespace, name, label_selectors, hidden_fields}``.
 What came of it is ``{status, items, message}`` with one of these states:
 
@@ -268,7 +268,7 @@ _FORBIDDEN = re.compile(r"\b403\b|[Ff]orbidden")
 
 
 def read_outcomes(results: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What a loop of ``kubernetes.core.k8s_info`` over reads registered, as id → ``{status, items, message}``.
+    """What ``k8si.fabric.k8s_read`` returned, as id → ``{status, items, message}``.
 
     Nodes and pods come cut down (``readiness_slim``), except those that the user's own checks read.
     """

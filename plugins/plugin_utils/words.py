@@ -30,8 +30,10 @@ MOST_SKIPPED = 10
 
 
 def gbps(value: float | None) -> str:
-    """A bandwidth for a table: `392.4`, or `-` where there is none."""
-    return "-" if value is None else f"{value:.1f}"
+    """A bandwidth for a table: `392.4`, small ones with three digits, or `-` where there is none."""
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if value >= 1 or value == 0 else f"{value:.3g}"
 
 
 def place(where: dict) -> str:

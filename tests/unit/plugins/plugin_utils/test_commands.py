@@ -56,6 +56,16 @@ def test_without_rdma_cm_the_pod_ip_carries_the_exchange_and_the_gid_is_named():
     assert command[command.index("-x") + 1] == "7"
 
 
+def test_ipv6_is_said_on_both_ends():
+    ends = [endpoint(n, address=f"fd00:4::{n}", gid=f"fd00:4::{n}") for n in (1, 2)]
+    assert "--ipv6-addr" in commands.perftest_command(ends[0], HOST)
+    assert commands.perftest_command(ends[1], HOST, peer=ends[0])[-2:] == [
+        "--ipv6-addr",
+        "fd00:4::1",
+    ]
+    assert "--ipv6-addr" not in commands.perftest_command(endpoint(1), HOST)
+
+
 def test_values_stay_one_word_each():
     hostile = endpoint(1, device="mlx5_0; reboot")
     assert "mlx5_0; reboot" in commands.perftest_command(hostile, HOST)

@@ -200,6 +200,33 @@ def test_events_tell_why_a_pod_waits():
     assert pod_states([creating], [other], ["p1"])["waiting"][0]["code"] == "pod_not_started"
 
 
+def test_a_pod_that_was_never_scheduled_names_the_node_it_was_made_for():
+    unscheduled = pod(
+        "p1",
+        "Pending",
+        False,
+        conditions=[
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/2 nodes are available: 1 Insufficient rdma/a",
+            }
+        ],
+    )
+    del unscheduled["spec"]["nodeName"]
+    unscheduled["status"]["containerStatuses"] = []
+    match = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-7"]}]}
+    unscheduled["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [match]}
+        }
+    }
+    states = pod_states([unscheduled], [], ["p1"])
+    found = (states["waiting"] + states["findings"])[0]
+    assert found["code"] == "insufficient_resource" and found["where"]["node"] == "gpu-7"
+
+
 def test_a_pod_that_is_gone_is_said_so():
     states = pod_states([], [], ["p1"])
     assert states["settled"] and states["findings"][0]["code"] == "pod_gone"

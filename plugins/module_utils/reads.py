@@ -1,0 +1,78 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads objects of many kinds with one client: the engine of the module k8s_read."""
+
+from __future__ import annotations
+
+PAGES_AT_MOST = (
+    10000  # a server that hands out continue tokens for ever must not hold the task for ever
+)
+
+
+def read(client, wanted, page_size, hide):
+    """Reads what one entry of `reads` asks for.
+
+    Args:
+        client: kubernetes.core's K8SClient. wanted: {api_version, kind, namespace, name, label_selectors, field_selectors,
+        hidden_fields}. page_size: objects of a list request. hide: kubernetes.core's hide_fields.
+
+    Returns:
+        {resources, api_found}; {api_found, failed, msg} where the server refused or did not answer. A kind that the server
+        does not know is not a failure: api_found is false. An object that is not there is an empty list.
+    """
+    try:
+        resource = client.resource(wanted["kind"], wanted["api_version"])
+    except Exception as error:
+        if type(error).__name__ in ("ResourceNotFoundError", "ResourceNotUniqueError"):
+            return {
+                "resources": [],
+                "api_found": False,
+                "msg": f"the API server knows no {wanted['kind']} of {wanted['api_version']}",
+            }
+        return _failed(error)
+    try:
+        return {
+            "resources": [
+                hide(found, wanted.get("hidden_fields"))
+                for found in _objects(client, resource, wanted, page_size)
+            ],
+            "api_found": True,
+        }
+    except Exception as error:
+        if getattr(error, "status", None) == 404:
+            return {"resources": [], "api_found": True}
+        return _failed(error)
+
+
+def _failed(error):
+    # no `resources`: nothing is known of them, and an empty list would say that there are none
+    return {"api_found": True, "failed": True, "msg": _words(error)}
+
+
+def _words(error):
+    """The server's own words, which say verb, resource and user where RBAC refused."""
+    body = getattr(error, "body", None)
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    status = getattr(error, "status", None)
+    return f"{status} {getattr(error, 'reason', '')}: {body}" if body else str(error)
+
+
+def _objects(client, resource, wanted, page_size):
+    where = {"namespace": wanted.get("namespace") or None}
+    if wanted.get("name"):
+        yield client.get(resource, name=wanted["name"], **where).to_dict()
+        return
+    selectors = {
+        "label_selector": ",".join(wanted.get("label_selectors") or []),
+        "field_selector": ",".join(wanted.get("field_selectors") or []),
+    }
+    where.update({key: value for key, value in selectors.items() if value})
+    token = None
+    for _page in range(PAGES_AT_MOST):
+        page = {"_continue": token} if token else {}
+        found = client.get(resource, limit=page_size, **where, **page).to_dict()
+        yield from found.get("items") or []
+        token = (found.get("metadata") or {}).get("continue")
+        if not token:
+            return
