@@ -112,6 +112,10 @@ class Fabric:
         limits = [self._path_mtu[p.node] for p in (source, sink) if p.node in self._path_mtu]
         return min(size, self.active_mtu) <= min(limits, default=self.active_mtu)
 
+    def _ceiling_back(self, there: Port, here: Port, gpu: bool) -> float:
+        """The ceiling of the way back."""
+        return self.ceiling(here, there, gpu)
+
     def ceiling(self, source: Port, sink: Port, gpu: bool = False) -> float:
         """What a stream of large messages reaches now, without noise, in Gb/s."""
         rate = min(self.line_rate(source), self.line_rate(sink)) * self.efficiency
@@ -144,8 +148,7 @@ class Fabric:
         packets = self.message_rate_mpps * min(queue_pairs, 4) ** 0.8
         average = _soft_minimum(rate, packets * size * 8e-3) * self._jitter()
         if both_ways:
-            reverse = (sink, source)
-            back = _soft_minimum(self.ceiling(*reverse, gpu), packets * size * 8e-3)
+            back = _soft_minimum(self._ceiling_back(source, sink, gpu), packets * size * 8e-3)
             average += back * self._jitter()
         peak = min(
             average * (1 + abs(self._random.gauss(0, self.noise))),

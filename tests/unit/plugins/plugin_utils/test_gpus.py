@@ -65,9 +65,8 @@ def test_columns_that_name_the_device():
 )
 def test_distance_from_pci_paths(gpu, same_numa, expected):
     nic = f"{SWITCH}/0000:02:00.0/0000:03:00.0"
-    assert gpus.path_class(nic, gpu, same_numa) == expected
-    ends = (gpu, nic)
-    assert gpus.path_class(*ends, same_numa) == expected
+    for ends in ((nic, gpu), (gpu, nic)):
+        assert gpus.path_class(*ends, same_numa) == expected
 
 
 def test_the_nearest():
