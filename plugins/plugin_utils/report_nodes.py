@@ -71,18 +71,19 @@ def _blamed(findings: list[dict]) -> dict[tuple[str | None, int | None], str]:
     for finding in findings:
         where = finding["where"]
         node = where.get("node")
-        if finding.get("localisation") == "fabric_wide":
+        if finding.get("localisation") in ("rail_wide", "fabric_wide"):
             node = None
         elif not node:
             continue
-        key = (node, where.get("rail"))
         verdict = finding.get("verdict") or "failed"
-        blamed[key] = worst([verdict, blamed.get(key, "passed")])
+        for rail in where.get("rails") or [where.get("rail")]:
+            key = (node, rail)
+            blamed[key] = worst([verdict, blamed.get(key, "passed")])
     return blamed
 
 
 def _verdict(name: str, rail: int, links: list[dict], blamed: dict) -> str:
-    named = [blamed[k] for k in ((name, rail), (name, None), (None, rail)) if k in blamed]
+    named = [blamed[k] for k in ((name, rail), (name, None), (None, rail), (None, None)) if k in blamed]
     if named:
         return worst(named)
     if not links:

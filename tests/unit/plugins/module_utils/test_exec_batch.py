@@ -793,7 +793,8 @@ def test_an_end_that_comes_while_the_connection_is_being_opened() -> None:
         time.sleep(0.5)
         sleeps()(call)
 
-    results, server = run({"a": runs(), "b": slow}, {"pod": "a"}, {"pod": "b", "end_with": "a"})
+    pair = ({"pod": "a"}, {"pod": "b", "end_with": "a"})
+    results, server = run({"a": runs(), "b": slow}, *pair, kill_after=3.0)
     assert end(results["b"]) == ("ended", "ended_with")
     assert [name for name, _pid in server.kills] == ["TERM"]
 

@@ -305,3 +305,25 @@ def test_moment_of_what_is_none(text):
 def test_moment():
     assert report_text.moment("2026-01-31T12:00:00.123Z") == pytest.approx(1769860800.123)
     assert report_text.iso(1769860800.9) == "2026-01-31T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("where", "localisation", "slow"),
+    [
+        ({"rails": [0, 1]}, "fabric_wide", {0, 1}),
+        ({"rail": 1}, "rail_wide", {1}),
+        ({"node": "n1", "rail": 0}, "bad_port", {0}),
+    ],
+)
+def test_findings_of_rails_mark_every_node_there(where, localisation, slow):
+    links = [link(1, 2, rail=rail) for rail in (0, 1)]
+    finding = {"localisation": localisation, "where": where, "verdict": "slow"}
+    test = {
+        "test": "rdma",
+        "nodes": ["n1", "n2"],
+        "skipped": [],
+        "links": links,
+        "findings": [finding],
+    }
+    rails = {r["rail"]: r["verdict"] for r in judge_nodes([test])[0]["rails"]}
+    assert {rail for rail, verdict in rails.items() if verdict == "slow"} == slow

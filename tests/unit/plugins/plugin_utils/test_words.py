@@ -144,3 +144,13 @@ def test_the_summary_ends_with_the_answer():
     assert words.summary(two["readiness"], two["tests"])[-1].startswith(
         "FIT: all of 4 links passed"
     )
+
+
+def test_a_test_of_latency_beside_one_of_bandwidth():
+    bandwidth = facts("two")["tests"][0]
+    latency = {**bandwidth, "worst_gbps": None, "best_gbps": None}
+    assert words.answer(None, [bandwidth, latency])[0]
+    assert words.answer(None, [latency]) == (
+        True,
+        f"FIT: all of {len(latency['links'])} links passed",
+    )
