@@ -111,7 +111,7 @@ def test_skipped_nodes_are_told():
     ("readiness", "tests", "fit", "text"),
     [
         (None, [], False, "nothing was measured"),
-        ({"passed": True, "checks": []}, [], False, "nothing was measured"),
+        ({"passed": True, "checks": []}, [], False, "nothing was measured; readiness passed"),
         (None, [NOTHING], False, "not tested: GPUDirect RDMA, GPU memory"),
         (
             {"passed": False, "checks": [{"status": "skipped", "seen": "", "title": "x"}]},
