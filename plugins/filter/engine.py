@@ -40,20 +40,24 @@ def _judge_round(links: list[dict], results: list[dict], ends: list[dict], test:
     return json.dumps(plain(verdicts.judge_round(links, results, ends, test)))
 
 
-def _round_summary(judged: str, number: str) -> str:
+def _round_summary(judged: str, last: int) -> str:
     links = json.loads(judged)
-    return words.round_summary(links, len(links), number)
+    numbers = sorted({k["round"] for k in links})
+    ours = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+    return words.round_summary(links, len(links), f"{ours}/{last}")
 
 
 def _test_rounds(ends: list[dict], test: dict, judged: list[str] | None = None) -> list[list[dict]]:
     """The rounds of the plan; with the rounds judged so far, those of the next wave of retests."""
     if judged is None:
-        return rounds.plan_rounds(ends, test)
-    return rounds.plan_retests(_links(judged), ends, test)
+        return rounds.there_and_back(rounds.plan_rounds(ends, test))
+    return rounds.there_and_back(rounds.plan_retests(_links(judged), ends, test))
 
 
 def _test_result(state: dict, test: dict) -> dict:
-    return verdicts.conclude({**state, "links": _links(state["links"])}, test)
+    links = _links(state["links"])
+    rounds_run = len({k["round"] for k in links})
+    return verdicts.conclude({**state, "links": links, "rounds": rounds_run}, test)
 
 
 def _skipped_result(test: str, host_result: dict) -> dict:

@@ -79,8 +79,14 @@ def perftest_command(endpoint: dict, settings: dict, peer: dict | None = None) -
 
 
 def round_items(links: list[dict], endpoints: list[dict], settings: dict) -> list[dict]:
-    """Items for `k8s_exec_batch` that run every link of a round: server, then client; the end of one ends the other."""
+    """Items for `k8s_exec_batch` that run every link of a round: server, then client; the end of one ends the other.
+
+    Where the links are those of a round and of its reverse (`rounds.there_and_back`), the way back of a pair starts when its
+    way there has ended.
+    """
     by_id = {e["id"]: e for e in endpoints}
+    first = min((k["round"] for k in links), default=0)
+    there = {(k["server"], k["client"]): f"{k['id']} client" for k in links if k["round"] == first}
     items = []
     for link in links:
         server, client = by_id[link["server"]], by_id[link["client"]]
@@ -90,23 +96,27 @@ def round_items(links: list[dict], endpoints: list[dict], settings: dict) -> lis
             if server["stdbuf"]
             else {"item": server_id, "event": "started"}
         )
-        items.append(
-            {
-                **_where(server),
-                "id": server_id,
-                "command": perftest_command(server, settings),
-                # the client's deadline decides; the server's is only a backstop
-                "timeout": settings["timeout_s"] + 30,
-                "end_with": client_id,
-            }
-        )
+        patience = 30.0
+        serving = {
+            **_where(server),
+            "id": server_id,
+            "command": perftest_command(server, settings),
+            # the client's deadline decides; the server's is only a backstop
+            "timeout": settings["timeout_s"] + 30,
+            "end_with": client_id,
+        }
+        if link["round"] != first:
+            way_there = there[link["client"], link["server"]]
+            serving["start_after"] = {"item": way_there, "event": "ended"}
+            patience += 30.0 + settings["timeout_s"] + 30
+        items.append(serving)
         items.append(
             {
                 **_where(client),
                 "id": client_id,
                 "command": perftest_command(client, settings, peer=server),
                 "timeout": settings["timeout_s"],
-                "start_after": {**listening, "timeout": 30},
+                "start_after": {**listening, "timeout": patience},
                 "end_with": server_id,
                 "retry": {"texts": NOT_LISTENING, "times": 20, "delay": 0.25},
             }

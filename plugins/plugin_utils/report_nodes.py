@@ -83,7 +83,9 @@ def _blamed(findings: list[dict]) -> dict[tuple[str | None, int | None], str]:
 
 
 def _verdict(name: str, rail: int, links: list[dict], blamed: dict) -> str:
-    named = [blamed[k] for k in ((name, rail), (name, None), (None, rail), (None, None)) if k in blamed]
+    named = [
+        blamed[k] for k in ((name, rail), (name, None), (None, rail), (None, None)) if k in blamed
+    ]
     if named:
         return worst(named)
     if not links:

@@ -52,6 +52,26 @@ def plan_rounds(endpoints: list[dict], settings: dict) -> list[list[dict]]:
     return _numbered(rounds, first=1, wave=0)
 
 
+def there_and_back(rounds: list[list[dict]]) -> list[list[dict]]:
+    """Joins each round with the one behind it where that is its reverse, so that one task runs both.
+
+    The way back of a pair starts when its way there has ended (`commands.round_items`); the start of a task costs as much as a
+    short measurement. Rounds in which a node has several links (rails in parallel) stay apart: a pair's way back would
+    run beside another rail's way there.
+    """
+    joined: list[list[dict]] = []
+    for links in rounds:
+        before = joined[-1] if joined else []
+        ways = {(k["server"], k["client"]) for k in before}
+        nodes = [k[role].rpartition("/")[0] for k in links for role in ROLES]
+        back = {(k["client"], k["server"]) for k in links}
+        if before and ways == back and len(ways) == len(before) and len(set(nodes)) == len(nodes):
+            joined[-1] = [*before, *links]
+        else:
+            joined.append(links)
+    return joined
+
+
 def _lanes(rails: list[int], settings: dict) -> list[list[proofs.Lane]]:
     """Groups of (client rail, server rail) that a pair measures at the same time."""
     shifts = range(len(rails) if settings["cross_rail"] else min(1, len(rails)))

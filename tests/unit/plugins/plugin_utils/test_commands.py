@@ -8,7 +8,7 @@ from .engine_data import GPU_VARIABLES, VARIABLES, endpoint
 
 HOST = make_settings(VARIABLES, "rdma_test_")
 GPU = make_settings(GPU_VARIABLES, "gpudirect_test_")
-LINK = {"id": "n2/0 -> n1/0", "rail": 0, "server": "n1/0", "client": "n2/0"}
+LINK = {"id": "n2/0 -> n1/0", "rail": 0, "server": "n1/0", "client": "n2/0", "round": 1}
 
 
 def test_the_manual_procedures_command():
@@ -99,3 +99,15 @@ def test_other_shapes_of_a_run():
     }
     command = " ".join(commands.perftest_command(endpoint(1), settings))
     assert "-D 10 -s 65536 -n 1000 -F --report_gbits -R -q 4 -b -p 18515 --tclass=96" in command
+
+
+def test_the_way_back_starts_when_the_way_there_has_ended():
+    there = {**LINK, "round": 1}
+    back = {"id": "n1/0 -> n2/0", "rail": 0, "server": "n2/0", "client": "n1/0", "round": 2}
+    items = commands.round_items([there, back], [endpoint(1), endpoint(2)], HOST)
+    first_server, first_client, second_server, second_client = items
+    assert "start_after" not in first_server
+    assert second_server["start_after"] == {"item": first_client["id"], "event": "ended"}
+    # the second client's patience counts from the start of the batch
+    assert second_client["start_after"]["timeout"] > HOST["timeout_s"] + 30
+    assert first_client["start_after"]["timeout"] == 30

@@ -246,3 +246,22 @@ def test_retests_respect_the_limit(mode, limit, rounds_a_direction):
         mode == "parallel"
     ):  # a pair measures all its rails at once, though only one of them is suspect
         assert all({k["rail"] for k in links_of_round} == {0, 1} for links_of_round in plan)
+
+
+def test_a_round_and_its_reverse_are_one_task():
+    ends = [endpoint(n) for n in range(1, 9)]
+    plan = rounds.plan_rounds(ends, BOTH)
+    joined = rounds.there_and_back(plan)
+    assert len(plan) == 2 * len(joined)
+    assert [k["id"] for batch in joined for k in batch] == [
+        k["id"] for links in plan for k in links
+    ]
+
+
+def test_rounds_that_are_no_reverse_stay_apart():
+    ends = [endpoint(n) for n in range(1, 6)]
+    one_way = rounds.plan_rounds(ends, {**BOTH, "both_directions": False})
+    assert rounds.there_and_back(one_way) == one_way
+    several = [endpoint(n, rail) for n in (1, 2) for rail in (0, 1)]
+    parallel = rounds.plan_rounds(several, {**BOTH, "rail_mode": "parallel"})
+    assert rounds.there_and_back(parallel) == parallel

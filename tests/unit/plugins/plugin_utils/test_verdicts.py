@@ -9,7 +9,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.settings import make_s
 from .engine_data import VARIABLES, endpoint, link
 
 ONE_SIZE = make_settings({**VARIABLES, "sizes": 65536}, "rdma_test_")
-LINK = {"id": "n2/0 -> n1/0", "rail": 0, "server": "n1/0", "client": "n2/0"}
+LINK = {"id": "n2/0 -> n1/0", "rail": 0, "server": "n1/0", "client": "n2/0", "round": 1}
 RULE = "-" * 87
 
 
