@@ -789,12 +789,19 @@ def test_a_dead_client_ends_the_server_and_a_dead_server_the_client() -> None:
 
 
 def test_an_end_that_comes_while_the_connection_is_being_opened() -> None:
+    asked = threading.Event()
+
     def slow(call: Exec) -> None:
+        asked.set()
         time.sleep(0.5)
         sleeps()(call)
 
+    def until_asked(call: Exec) -> None:
+        asked.wait(10)
+        runs()(call)
+
     pair = ({"pod": "a"}, {"pod": "b", "end_with": "a"})
-    results, server = run({"a": runs(), "b": slow}, *pair, kill_after=3.0)
+    results, server = run({"a": until_asked, "b": slow}, *pair, kill_after=3.0)
     assert end(results["b"]) == ("ended", "ended_with")
     assert [name for name, _pid in server.kills] == ["TERM"]
 
