@@ -7,7 +7,6 @@ Each calls one function of plugin_utils; their documentation lies beside this fi
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.k8si.fabric.plugins.plugin_utils import (
     commands,
     endpoints,
+    filter_errors,
     fleet,
     nodes,
     probe,
@@ -90,22 +90,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with errors that a user can act on: they name the filter."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            raise AnsibleFilterError(f"k8si.fabric.{name}: {kind}{error}") from error
-
-    return call
-
-
 class FilterModule:
     """Entry point of Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {name: _named(name, function) for name, function in FILTERS.items()}
+        return filter_errors.named(FILTERS, AnsibleFilterError)

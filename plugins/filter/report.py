@@ -18,6 +18,7 @@ from ansible.errors import AnsibleFilterError
 from ansible.release import __version__ as ansible_version
 from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.k8si.fabric.plugins.plugin_utils import (
+    filter_errors,
     report,
     report_marks,
     report_settings,
@@ -61,22 +62,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with errors that name the filter."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            raise AnsibleFilterError(f"k8si.fabric.{name}: {kind}{error}") from error
-
-    return call
-
-
 class FilterModule:
     """Entry point of Ansible."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {name: _named(name, function) for name, function in FILTERS.items()}
+        return filter_errors.named(FILTERS, AnsibleFilterError)
