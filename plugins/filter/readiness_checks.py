@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness import report
-from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import access_reviews
+from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import reviews
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_findings import Context
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_plain import plain
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_reads import (
@@ -22,18 +22,15 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings imp
 )
 
 
-def readiness_access_reviews(settings: Any, cluster: Any) -> list[dict[str, Any]]:
-    """SelfSubjectAccessReviews for one task to create."""
-    name = "readiness_access_reviews"
-    apis = _mapping(name, "cluster", cluster).get("apis")
-    return access_reviews(_settings(name, settings), apis)
+def readiness_reviews(settings: Any) -> list[dict[str, Any]]:
+    """The questions about what is allowed."""
+    return reviews(_settings("readiness_reviews", settings))
 
 
-def readiness_reads(settings: Any, cluster: Any, seen: Any) -> list[dict[str, Any]]:
+def readiness_reads(settings: Any, seen: Any) -> list[dict[str, Any]]:
     """The reads that are due."""
     name = "readiness_reads"
-    apis = _mapping(name, "cluster", cluster).get("apis")
-    return plan_reads(_settings(name, settings), apis, _mapping(name, "seen", seen))
+    return plan_reads(_settings(name, settings), _mapping(name, "seen", seen))
 
 
 def readiness_outcomes(results: Any, seen: Any) -> dict[str, Any]:
@@ -44,17 +41,15 @@ def readiness_outcomes(results: Any, seen: Any) -> dict[str, Any]:
     return {**_mapping(name, "seen", seen), **read_outcomes(results)}
 
 
-def readiness_judge(
-    seen: Any, settings: Any, cluster: Any, access: Any, scc: Any
-) -> dict[str, Any]:
+def readiness_judge(seen: Any, settings: Any, cluster: Any) -> dict[str, Any]:
     """The result and the words about it."""
     name = "readiness_judge"
+    answered = _mapping(name, "cluster", cluster)
     context = Context(
         settings=_settings(name, settings),
         reads=_mapping(name, "seen", seen),
-        cluster=_mapping(name, "cluster", cluster),
-        access=_mapping(name, "access", access),
-        scc=_mapping(name, "scc", scc),
+        cluster=answered,
+        reviews=answered.get("reviews") or [],
     )
     try:
         return report(context)
@@ -84,8 +79,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "readiness_access_reviews": readiness_access_reviews,
             "readiness_judge": readiness_judge,
             "readiness_outcomes": readiness_outcomes,
             "readiness_reads": readiness_reads,
+            "readiness_reviews": readiness_reviews,
         }

@@ -41,6 +41,12 @@ def _collection_version() -> str:
     return ""
 
 
+def _version_of(collection: str) -> str:
+    if collection != "k8si.fabric":
+        raise ValueError(f"the input must be k8si.fabric, not {collection!r}")
+    return _collection_version()
+
+
 def _make_report(facts: dict, settings: dict, context: dict) -> dict:
     versions = {"collection": _collection_version(), "ansible": ansible_version}
     made = report.make_report(facts, settings, {**context, **versions})
@@ -56,6 +62,7 @@ def _report_settings(variables: dict) -> dict:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "collection_version": _version_of,
     "make_report": _make_report,
     "report_marks": report_marks.manifests,
     "report_settings": _report_settings,

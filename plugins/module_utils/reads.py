@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads objects of many kinds with one client: the engine of the module k8s_read."""
+"""Reads objects of many kinds, and asks what is allowed, with one client: the engine of the module k8s_read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,9 @@ def read(client, wanted, page_size, hide):
         does not know is not a failure: api_found is false. An object that is not there is an empty list.
     """
     try:
-        resource = client.resource(wanted["kind"], wanted["api_version"])
-    except Exception as error:
-        if type(error).__name__ in ("ResourceNotFoundError", "ResourceNotUniqueError"):
-            return {
-                "resources": [],
-                "api_found": False,
-                "msg": f"the API server knows no {wanted['kind']} of {wanted['api_version']}",
-            }
-        return _failed(error)
-    try:
+        resource = _resource(client, wanted["kind"], wanted["api_version"])
+        if resource is None:
+            return {"resources": [], **_unknown(wanted["kind"], wanted["api_version"])}
         return {
             "resources": [
                 hide(found, wanted.get("hidden_fields"))
@@ -42,6 +35,42 @@ def read(client, wanted, page_size, hide):
         if getattr(error, "status", None) == 404:
             return {"resources": [], "api_found": True}
         return _failed(error)
+
+
+def ask(client, review):
+    """Posts one review: an object that the server answers and does not store.
+
+    Args:
+        client: kubernetes.core's K8SClient. review: the object, with apiVersion and kind.
+
+    Returns:
+        {resource, api_found} with the server's answer; {api_found, msg} where it does not know the kind; {api_found, failed,
+        msg} where it refused or did not answer.
+    """
+    kind, api_version = review["kind"], review["apiVersion"]
+    namespace = (review.get("metadata") or {}).get("namespace")
+    try:
+        resource = _resource(client, kind, api_version)
+        if resource is None:
+            return _unknown(kind, api_version)
+        answer = client.create(resource, body=review, namespace=namespace)
+        return {"resource": answer.to_dict(), "api_found": True}
+    except Exception as error:
+        return _failed(error)
+
+
+def _resource(client, kind, api_version):
+    """What the client knows of the kind; None where the server does not serve it."""
+    try:
+        return client.resource(kind, api_version)
+    except Exception as error:
+        if type(error).__name__ in ("ResourceNotFoundError", "ResourceNotUniqueError"):
+            return None
+        raise
+
+
+def _unknown(kind, api_version):
+    return {"api_found": False, "msg": f"the API server knows no {kind} of {api_version}"}
 
 
 def _failed(error):

@@ -15,6 +15,7 @@ description:
     start of Python and of the client; ten reads in one task cost hardly more than one.
   - Long lists are read in pages, and fields that nobody looks at are left out before anything is returned.
   - A read that is refused or fails does not fail the task; what became of it is in its result.
+  - Asks in the same task what is allowed, with reviews that the API server answers and does not store.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 options:
@@ -22,7 +23,7 @@ options:
     description: What is to be read.
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       api_version:
         description: API version of the kind.
@@ -56,6 +57,13 @@ options:
       id:
         description: A name of the caller's own, which comes back with the result.
         type: str
+  reviews:
+    description:
+      - Reviews such as C(SelfSubjectAccessReview), whole. They are posted as they are. An object whose C(kind) does not end in C(Review)
+        is rejected before anything is sent, because it would be stored.
+    type: list
+    elements: dict
+    default: []
   page_size:
     description: Objects of one list request.
     type: int
@@ -77,6 +85,14 @@ EXAMPLES = r"""
       - {api_version: v1, kind: Node, hidden_fields: [metadata.managedFields, status.images]}
       - {api_version: v1, kind: Pod, field_selectors: ["status.phase=Running"]}
   register: seen
+
+- name: Ask whether pods may be created
+  k8si.fabric.k8s_read:
+    reviews:
+      - apiVersion: authorization.k8s.io/v1
+        kind: SelfSubjectAccessReview
+        spec: {resourceAttributes: {verb: create, resource: pods, namespace: default}}
+  register: asked
 """
 
 RETURN = r"""
@@ -121,7 +137,7 @@ def argument_spec():
     spec["reads"] = {
         "type": "list",
         "elements": "dict",
-        "required": True,
+        "default": [],
         "options": {
             "api_version": {"type": "str", "required": True},
             "kind": {"type": "str", "required": True},
@@ -133,6 +149,7 @@ def argument_spec():
             "id": {"type": "str"},
         },
     }
+    spec["reviews"] = {"type": "list", "elements": "dict", "default": []}
     spec["page_size"] = {"type": "int", "default": 500}
     return spec
 
@@ -146,8 +163,12 @@ def main():
     )
     if module.params["page_size"] < 1:
         module.fail_json(msg=f"page_size is {module.params['page_size']}; it must be positive")
+    for review in module.params["reviews"]:
+        if not str(review.get("kind", "")).endswith("Review") or not review.get("apiVersion"):
+            module.fail_json(msg=f"reviews: {review.get('kind')!r} is no review with an apiVersion")
     try:
         client = get_api_client(module)
+        version = client.client.version["kubernetes"]["gitVersion"]
     except CoreException as e:
         module.fail_from_exception(e)
     except Exception as e:
@@ -156,7 +177,8 @@ def main():
         {"item": wanted, **reads.read(client, wanted, module.params["page_size"], hide_fields)}
         for wanted in module.params["reads"]
     ]
-    module.exit_json(changed=False, results=results)
+    answers = [{"item": review, **reads.ask(client, review)} for review in module.params["reviews"]]
+    module.exit_json(changed=False, results=results, reviews=answers, server_version=version)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from . import (
 from .catalogue import REFERENCE, catalogue
 from .readiness_expressions import evaluate, make_extra_rows
 from .readiness_findings import Context, Finding, Judgement, load_yaml, names
-from .readiness_reads import POD_READS, pods_by_purpose
+from .readiness_reads import that_count
 from .readiness_settings import TESTS, Settings
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ _UNAUTHORIZED = re.compile(r"\b401\b|Unauthorized")
 def judge_api(context: Context) -> Judgement:
     """The API server answers, and to this identity."""
     cluster = context.cluster
-    if cluster.get("failed") or "version" not in cluster:
+    if not cluster.get("server_version"):
         words = _brief(str(cluster.get("msg") or cluster.get("exception") or "no answer"))
         if cluster.get("module_stderr"):
             words += f": {_brief(str(cluster['module_stderr']))}"
@@ -50,7 +50,7 @@ def judge_api(context: Context) -> Judgement:
             return Judgement([Finding("client_broken", words)])
         code = "api_unauthorized" if _UNAUTHORIZED.search(words) else "api_unreachable"
         return Judgement([Finding(code, words)])
-    return Judgement(seen=f"Kubernetes {server_version(cluster)}")
+    return Judgement(seen=f"Kubernetes {cluster['server_version']}")
 
 
 def judge_readable(context: Context) -> Judgement:
@@ -129,7 +129,7 @@ def judge(context: Context) -> dict[str, Any]:
     things has an entry for each, with the same id. ``tests`` tells for each chosen test whether anything that it
     needs is in the way.
     """
-    reads = {**context.reads, **pods_by_purpose(context.settings, context.reads)}
+    reads = that_count(context.settings, context.reads)
     context = dataclasses.replace(context, reads=reads, memory={})
     if not judge_api(context).findings:
         rows = table(context.settings)
@@ -152,8 +152,8 @@ def judge(context: Context) -> dict[str, Any]:
         "checks": checks,
         "nodes": readiness_nodes.node_rows(context),
         "cluster": {
-            "version": server_version(context.cluster),
-            "openshift": is_openshift(context.cluster.get("apis")),
+            "version": context.cluster.get("server_version"),
+            "openshift": readiness_access.is_openshift(context),
             "gpu_memory_path": readiness_gpu.memory_path(readiness_gpu.first_policy(context)),
         },
     }
@@ -257,8 +257,6 @@ def pending_reads(result: Mapping[str, Any], settings: Settings) -> list[str]:
         if row["id"] in ids
         for name in [*row["reads"], *row["also"]]
     }
-    if reads & set(POD_READS):
-        reads.add("all_pods")
     return sorted(reads)
 
 
@@ -298,17 +296,6 @@ def missing(result: Mapping[str, Any]) -> list[str]:
         for check in result["checks"]
         if check["status"] == "failed"
     ]
-
-
-def server_version(cluster: Mapping[str, Any]) -> str | None:
-    """The API server's version as it names it (``v1.34.1``), None if it did not answer."""
-    server = (cluster.get("version") or {}).get("server") or {}
-    return (server.get("kubernetes") or server).get("gitVersion")
-
-
-def is_openshift(apis: Mapping[str, Any] | None) -> bool:
-    """Whether the API server knows SecurityContextConstraints."""
-    return "SecurityContextConstraints" in ((apis or {}).get("security.openshift.io/v1") or {})
 
 
 def _brief(text: str, limit: int = 400) -> str:

@@ -14,6 +14,8 @@ from .readiness_settings import Settings
 #: (https://kubernetes.io/docs/concepts/security/pod-security-standards/).
 _REFUSING_LEVELS = ("baseline", "restricted")
 _ENFORCE = "pod-security.kubernetes.io/enforce"
+_ACCESS_REVIEW = "SelfSubjectAccessReview"
+_SCC_REVIEW = "PodSecurityPolicySelfSubjectReview"
 _PULL_SECRET_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 
 
@@ -40,13 +42,12 @@ class Right(NamedTuple):
 #: Verbs on pods and their subresources that the chosen tests use in the test namespace.
 #: ``get`` on pods/exec is what a WebSocket is authorised by, ``create`` what newer API servers ask for in addition.
 _TEST_RIGHTS = (
-    ("pods", ("create", "get", "list", "patch", "delete"), "run the test pods"),
+    ("pods", ("create", "get", "list", "patch", "delete", "deletecollection"), "run the test pods"),
     ("pods/exec", ("create", "get"), "run commands in the test pods"),
 )
 #: What each read takes: (verb, API group, resource, severity).
 READ_RIGHTS = {
     "nodes": ("list", "", "nodes", "required"),
-    "all_pods": ("list", "", "pods", "required"),
     "pods": ("list", "", "pods", "required"),
     "daemon_pods": ("list", "", "pods", "required"),
     "driver_pods": ("list", "", "pods", "required"),
@@ -61,15 +62,13 @@ READ_RIGHTS = {
     "nic_devices": ("list", "configuration.net.nvidia.com", "nicdevices", "advice"),
 }
 #: Reads that are always made; the others show by themselves whether they are allowed.
-_ALWAYS_READ = ("nodes", "all_pods", "namespace", "policies", "networks")
+_ALWAYS_READ = ("nodes", "pods", "namespace", "policies", "networks")
 
 
-def needed_rights(settings: Settings, apis: Mapping[str, Any] | None) -> list[Right]:
-    """Everything that readiness and the chosen tests will do, as rights, less API groups that are not served."""
+def needed_rights(settings: Settings) -> list[Right]:
+    """Everything that readiness and the chosen tests will do, as rights."""
     reads = [*_ALWAYS_READ, "gpu_policies"] if settings.wants_gpu else list(_ALWAYS_READ)
     rights = [read_right(read_id, settings) for read_id in reads]
-    # a kind that is not there needs no right to be read
-    rights = [right for right in rights if not right.group or _serves(apis, right.group)]
     for resource, verbs, why in _TEST_RIGHTS:
         rights += [Right(verb, "", resource, settings.namespace, why) for verb in verbs]
     rights.append(
@@ -89,47 +88,68 @@ def read_right(read_id: str, settings: Settings) -> Right:
     return Right(verb, group, resource, None, "look at the cluster", severity, name)
 
 
-def _serves(apis: Mapping[str, Any] | None, group: str) -> bool:
-    return any(version.startswith(f"{group}/") for version in apis or {})
-
-
-def access_reviews(settings: Settings, apis: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """SelfSubjectAccessReview objects, one for each right, in the order of :func:`needed_rights`.
+def reviews(settings: Settings) -> list[dict[str, Any]]:
+    """The questions to the API server: a SelfSubjectAccessReview for each right, in the order of :func:`needed_rights`,
+    then OpenShift's question whether a pod may lock memory.
 
     One review asks for one verb, but all of them go through one task; a SelfSubjectRulesReview would be a single
     object, yet its list may be incomplete (authorizers that cannot enumerate), and then says no where yes is right.
     """
-    reviews = []
-    for right in needed_rights(settings, apis):
-        resource, _slash, subresource = right.resource.partition("/")
-        attributes = {"verb": right.verb, "group": right.group, "resource": resource}
-        if subresource:
-            attributes["subresource"] = subresource
-        if right.namespace:
-            attributes["namespace"] = right.namespace
-        if right.name:
-            attributes["name"] = right.name
-        reviews.append(
-            {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": attributes},
-            }
-        )
-    return reviews
+    return [*map(_access_review, needed_rights(settings)), _scc_review(settings.namespace)]
+
+
+def _access_review(right: Right) -> dict[str, Any]:
+    resource, _slash, subresource = right.resource.partition("/")
+    attributes = {"verb": right.verb, "group": right.group, "resource": resource}
+    if subresource:
+        attributes["subresource"] = subresource
+    if right.namespace:
+        attributes["namespace"] = right.namespace
+    if right.name:
+        attributes["name"] = right.name
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": _ACCESS_REVIEW,
+        "spec": {"resourceAttributes": attributes},
+    }
+
+
+def _scc_review(namespace: str) -> dict[str, Any]:
+    """May this identity create a pod in the namespace that adds IPC_LOCK, as the test pods do?"""
+    capabilities = {"capabilities": {"add": ["IPC_LOCK"]}}
+    container = {"name": "probe", "image": "none", "securityContext": capabilities}
+    return {
+        "apiVersion": "security.openshift.io/v1",
+        "kind": _SCC_REVIEW,
+        "metadata": {"namespace": namespace},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def _answers(context: Context, kind: str) -> list[Mapping[str, Any]]:
+    return [answer for answer in context.reviews if answer["item"]["kind"] == kind]
+
+
+def is_openshift(context: Context) -> bool:
+    """Whether the API server knows OpenShift's review."""
+    return any(answer.get("api_found") for answer in _answers(context, _SCC_REVIEW))
 
 
 def judge_permissions(context: Context) -> Judgement:
     """Everything that the chosen tests will do is allowed. One finding lists all that is not."""
-    rights = needed_rights(context.settings, context.cluster.get("apis"))
-    results = _review_results(context.access)
+    rights = needed_rights(context.settings)
+    answers = _answers(context, _ACCESS_REVIEW)
     refused = [
         read_right(read_id, context.settings)
         for read_id in READ_RIGHTS
         if context.status(read_id) == "forbidden"
     ]
-    if len(results) != len(rights):
-        words = str(context.access.get("msg") or "no answer to the SelfSubjectAccessReviews")
+    # a kind that is not there needs no right to be read
+    absent = {READ_RIGHTS[i][1] for i in READ_RIGHTS if context.status(i) == "no_kind"}
+    unanswered = [answer for answer in answers if "resource" not in answer]
+    if unanswered or len(answers) != len(rights):
+        words = next((str(answer["msg"]) for answer in unanswered if answer.get("msg")), "")
+        words = words or "no answer to the SelfSubjectAccessReviews"
         missing = refused
         # the tests themselves will tell; what was read was allowed
         findings = [
@@ -140,7 +160,9 @@ def judge_permissions(context: Context) -> Judgement:
     else:
         findings = []
         missing = [
-            right for right, result in zip(rights, results, strict=True) if not _allowed(result)
+            right
+            for right, answer in zip(rights, answers, strict=True)
+            if not _allowed(answer["resource"]) and right.group not in absent
         ]
         missing += refused
     for severity in ("required", "advice"):
@@ -156,14 +178,6 @@ def judge_permissions(context: Context) -> Judgement:
                 )
             )
     return Judgement(findings, seen=f"{len(rights)} rights asked for, all allowed")
-
-
-def _review_results(access: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The answers in order, out of what ``kubernetes.core.k8s`` registered for a list of objects."""
-    result = access.get("result") or {}
-    if "results" in result:
-        return [entry.get("result") or {} for entry in result["results"]]
-    return [result] if result else []
 
 
 def _allowed(review: Mapping[str, Any]) -> bool:
@@ -189,12 +203,12 @@ def judge_pod_security(context: Context) -> Judgement:
 
 def judge_scc(context: Context) -> Judgement:
     """On OpenShift: some SecurityContextConstraints lets the test pod's service account add IPC_LOCK."""
-    review = context.scc
-    if not review or review.get("skipped"):
+    if not is_openshift(context):
         return Judgement(skipped="no OpenShift")
-    status = (review.get("result") or {}).get("status")
+    answer = _answers(context, _SCC_REVIEW)[0]
+    status = (answer.get("resource") or {}).get("status")
     if status is None:
-        words = str(review.get("msg") or "no answer")
+        words = str(answer.get("msg") or "no answer")
         return Judgement([Finding("scc_unknown", words, severity="advice")])
     allowed_by = (status.get("allowedBy") or {}).get("name")
     if not allowed_by:

@@ -52,15 +52,14 @@ class Judgement:
 class Context:
     """All that a judge may look at.
 
-    ``reads`` are outcomes as ``readiness_reads`` describes them; ``cluster``, ``access`` and ``scc`` are what
-    ``k8s_cluster_info``, the access reviews and OpenShift's review registered.
+    ``reads`` are outcomes as ``readiness_reads`` describes them; ``cluster`` is what the first ``k8s_read`` registered
+    (``server_version``, or ``msg`` where nobody answered) and ``reviews`` its answers to ``readiness_reviews``.
     """
 
     settings: Settings
     reads: Mapping[str, Mapping[str, Any]]
     cluster: Mapping[str, Any] = field(default_factory=dict)
-    access: Mapping[str, Any] = field(default_factory=dict)
-    scc: Mapping[str, Any] = field(default_factory=dict)
+    reviews: Sequence[Mapping[str, Any]] = ()
     # what several judges work out of the same reads, worked out once
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 

@@ -43,10 +43,6 @@ _POD_BULK = [*_BULK, "metadata.annotations", "spec.containers", "spec.initContai
 _POD_BULK += ["spec.volumes", "spec.tolerations", "spec.affinity"]
 _SECRET_BULK = [*_BULK, "metadata.annotations", "data", "stringData"]
 
-#: In a cluster up to this size one list of all pods costs less than the lists that would be read instead.
-SMALL_CLUSTER = 16
-#: What is taken out of the list of all pods.
-POD_READS = ("pods", "daemon_pods", "own_pods", "driver_pods", "operator_elsewhere_0")
 #: A label that pods of Deployments have and those of DaemonSets have not. A large cluster has thousands of the latter,
 #: and the policy's state covers them: they are read only to say which of them keep it from being ready.
 _OF_DEPLOYMENTS = "pod-template-hash"
@@ -60,25 +56,36 @@ NETWORK_KINDS = {
 }
 
 
-def plan_reads(settings: Settings, apis: Mapping[str, Any] | None, seen: Seen) -> list[Read]:
+def plan_reads(settings: Settings, seen: Seen) -> list[Read]:
     """The reads that are due now: those that the settings and what was seen so far ask for, less those in ``seen``.
 
-    ``apis`` is what ``kubernetes.core.k8s_cluster_info`` found (group/version → kind → …), or None when it is not
-    known. Call it, read, and call it again: some reads follow from what others brought, and each costs about a
-    second, so what a healthy cluster does not need is not read.
+    Call it, read, and call it again until nothing is due: some reads follow from what others brought. Address pools and
+    the pods of the GPU driver are mostly needed, so they are read at once.
     """
-    outcomes = {**seen, **pods_by_purpose(settings, seen)}
-    wanted = [*_base_reads(settings), *_following_reads(settings, apis, outcomes)]
-    wanted += extra_reads(settings)
-    return [read for read in wanted if read["id"] not in outcomes]
+    wanted = [*_base_reads(settings), *_following_reads(settings, seen), *extra_reads(settings)]
+    if not seen:
+        wanted += _likely_reads(settings)
+    return [
+        read for read in {read["id"]: read for read in wanted}.values() if read["id"] not in seen
+    ]
+
+
+def that_count(settings: Settings, seen: Seen) -> dict[str, Mapping[str, Any]]:
+    """What was seen, less what was read in vain: whether that was allowed does not matter."""
+    needed = {read["id"] for read in _following_reads(settings, seen)}
+    in_vain = {read["id"] for read in _likely_reads(settings)} - needed
+    return {read_id: outcome for read_id, outcome in seen.items() if read_id not in in_vain}
 
 
 def _base_reads(settings: Settings) -> list[Read]:
+    namespace = settings.operator_namespace
     reads = [
         _read("nodes", "v1", "Node", hidden=_NODE_BULK),
         _read("policies", "mellanox.com/v1alpha1", "NicClusterPolicy"),
         _read("networks", "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"),
         _read("namespace", "v1", "Namespace", name=settings.namespace),
+        _read("pods", "v1", "Pod", namespace, labels=[_OF_DEPLOYMENTS], hidden=_POD_BULK),
+        _read("own_pods", "v1", "Pod", settings.namespace, labels=[OWN_LABEL], hidden=_POD_BULK),
     ]
     if settings.wants_gpu:
         reads.append(_read("gpu_policies", "nvidia.com/v1", "ClusterPolicy"))
@@ -89,70 +96,34 @@ def _base_reads(settings: Settings) -> list[Read]:
     return reads
 
 
-def _following_reads(
-    settings: Settings, apis: Mapping[str, Any] | None, seen: Seen
-) -> Iterable[Read]:
-    if "nodes" in seen:
+def _likely_reads(settings: Settings) -> list[Read]:
+    """Reads that mostly follow; made at once they spare a second task."""
+    pools = [_POOL_READS[kind] for kind in sorted(_POOL_READS)]
+    return [*pools, _DRIVER_PODS] if settings.wants_gpu else pools
+
+
+def _following_reads(settings: Settings, seen: Seen) -> Iterable[Read]:
+    if "policies" in seen:
         yield from _pod_reads(settings, seen)
     if _status(seen, "policies") == "ok" and not _serves_devices(_items(seen, "policies")):
-        yield from _if_known(apis, "node_policies", "mellanox.com/v1alpha1", "NicNodePolicy")
+        yield _read("node_policies", "mellanox.com/v1alpha1", "NicNodePolicy")
     if any(_configures_adapters(policy) for policy in _items(seen, "policies")):
         yield _read("nic_devices", "configuration.net.nvidia.com/v1alpha1", "NicDevice")
     if _status(seen, "networks") == "ok":
-        yield from _network_reads(settings, apis, _items(seen, "networks"))
+        yield from _network_reads(settings, _items(seen, "networks"))
 
 
 def _pod_reads(settings: Settings, seen: Seen) -> Iterable[Read]:
-    if _status(seen, "nodes") == "ok" and len(_items(seen, "nodes")) <= SMALL_CLUSTER:
-        yield _read("all_pods", "v1", "Pod", hidden=_POD_BULK)
-        return
-    namespace = settings.operator_namespace
-    yield _read("pods", "v1", "Pod", namespace, labels=[_OF_DEPLOYMENTS], hidden=_POD_BULK)
     if not _ready(_items(seen, "policies")):
-        yield _read(
-            "daemon_pods", "v1", "Pod", namespace, labels=[f"!{_OF_DEPLOYMENTS}"], hidden=_POD_BULK
-        )
-    yield _read("own_pods", "v1", "Pod", settings.namespace, labels=[OWN_LABEL], hidden=_POD_BULK)
+        namespace, labels = settings.operator_namespace, [f"!{_OF_DEPLOYMENTS}"]
+        yield _read("daemon_pods", "v1", "Pod", namespace, labels=labels, hidden=_POD_BULK)
     if any(_wants_peermem(policy) for policy in _items(seen, "gpu_policies")):
-        yield _read("driver_pods", "v1", "Pod", labels=[DRIVER_LABEL], hidden=_POD_BULK)
+        yield _DRIVER_PODS
     if _status(seen, "pods") == "ok" and not any(map(is_operator_pod, _items(seen, "pods"))):
         for number, selector in enumerate(OPERATOR_LABEL_SELECTORS):
             yield _read(
                 f"operator_elsewhere_{number}", "v1", "Pod", labels=[selector], hidden=_POD_BULK
             )
-
-
-def pods_by_purpose(settings: Settings, seen: Seen) -> dict[str, dict[str, Any]]:
-    """The reads of pods that a large cluster makes one by one, taken out of the list of all pods of a small one."""
-    outcome = seen.get("all_pods")
-    if outcome is None:
-        return {}
-    pods = _items(seen, "all_pods")
-    spaces = {
-        "pods": [pod for pod in pods if _namespace(pod) == settings.operator_namespace],
-        "daemon_pods": [],
-        "own_pods": [
-            pod
-            for pod in pods
-            if _namespace(pod) == settings.namespace and _has_label(pod, OWN_LABEL)
-        ],
-        "driver_pods": [pod for pod in pods if _has_label(pod, DRIVER_LABEL)],
-        "operator_elsewhere_0": [
-            pod
-            for pod in pods
-            if _namespace(pod) != settings.operator_namespace and is_operator_pod(pod)
-        ],
-    }
-    return {read_id: {**outcome, "items": spaces[read_id]} for read_id in POD_READS}
-
-
-def _namespace(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("metadata") or {}).get("namespace"))
-
-
-def _has_label(pod: Mapping[str, Any], selector: str) -> bool:
-    key, _equals, value = selector.partition("=")
-    return ((pod.get("metadata") or {}).get("labels") or {}).get(key) == value
 
 
 def _serves_devices(policies: Iterable[Mapping[str, Any]]) -> bool:
@@ -176,29 +147,16 @@ def _configures_adapters(policy: Mapping[str, Any]) -> bool:
     return bool((policy.get("spec") or {}).get("nicConfigurationOperator"))
 
 
-def _network_reads(
-    settings: Settings, apis: Mapping[str, Any] | None, networks: list[Mapping[str, Any]]
-) -> Iterable[Read]:
+def _network_reads(settings: Settings, networks: list[Mapping[str, Any]]) -> Iterable[Read]:
     facts = nad_facts(networks)
     chosen = [facts.get(key) for key in network_names(settings)]
     kinds = {fact["ipam_kind"] for fact in chosen if fact}
-    if "IPPool" in kinds:
-        yield _read("ip_pools", "nv-ipam.nvidia.com/v1alpha1", "IPPool")
-    if "CIDRPool" in kinds:
-        yield _read("cidr_pools", "nv-ipam.nvidia.com/v1alpha1", "CIDRPool")
+    yield from (read for kind, read in _POOL_READS.items() if kind in kinds)
     if any(fact is None or DEVICE_TYPES.intersection(fact["types"]) for fact in chosen):
-        kind = "SriovNetworkNodeState"
-        yield from _if_known(apis, "sriov_states", "sriovnetwork.openshift.io/v1", kind)
+        yield _read("sriov_states", "sriovnetwork.openshift.io/v1", "SriovNetworkNodeState")
     if None in chosen:
         for read_id, (api_version, kind) in NETWORK_KINDS.items():
-            yield from _if_known(apis, read_id, api_version, kind)
-
-
-def _if_known(
-    apis: Mapping[str, Any] | None, read_id: str, api_version: str, kind: str
-) -> Iterable[Read]:
-    if knows_kind(apis, api_version, kind):
-        yield _read(read_id, api_version, kind)
+            yield _read(read_id, api_version, kind)
 
 
 def _wants_peermem(policy: Mapping[str, Any]) -> bool:
@@ -251,9 +209,12 @@ def _read(
     }
 
 
-def knows_kind(apis: Mapping[str, Any] | None, api_version: str, kind: str) -> bool:
-    """Whether the API server serves the kind; unknown (no list of APIs) counts as no."""
-    return bool(apis) and kind in ((apis or {}).get(api_version) or {})
+_DRIVER_PODS = _read("driver_pods", "v1", "Pod", labels=[DRIVER_LABEL], hidden=_POD_BULK)
+#: The lists of address pools, by the kind that a network names.
+_POOL_READS = {
+    "IPPool": _read("ip_pools", "nv-ipam.nvidia.com/v1alpha1", "IPPool"),
+    "CIDRPool": _read("cidr_pools", "nv-ipam.nvidia.com/v1alpha1", "CIDRPool"),
+}
 
 
 def _status(seen: Seen, read_id: str) -> str:

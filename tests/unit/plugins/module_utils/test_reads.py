@@ -33,6 +33,9 @@ class Client:
             raise ResourceNotFoundError(kind)
         return f"{api_version}/{kind}"
 
+    def create(self, resource, **params):
+        return self.get(resource, **params)
+
     def get(self, resource, **params):
         self.asked.append((resource, params))
         answer = self.answers.pop(0)
@@ -97,3 +100,25 @@ def test_a_refusal_keeps_the_servers_words(status):
 def test_a_failure_in_a_later_page_is_no_shorter_list():
     result = reads.read(Client(page("a", token="t"), ApiError(410)), wanted(), 1, hide)
     assert result["failed"] and "resources" not in result
+
+
+REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}}
+
+
+def test_a_review_is_posted_as_it_is():
+    client = Client({**REVIEW, "status": {"allowed": True}})
+    answer = reads.ask(client, {**REVIEW, "metadata": {"namespace": "n"}})
+    assert answer["resource"]["status"] == {"allowed": True} and answer["api_found"] is True
+    resource, params = client.asked[0]
+    assert resource == "authorization.k8s.io/v1/SelfSubjectAccessReview"
+    assert params["namespace"] == "n" and params["body"]["spec"] == {}
+
+
+def test_a_review_that_the_server_does_not_know():
+    answer = reads.ask(Client(unknown=True), REVIEW)
+    assert answer["api_found"] is False and "resource" not in answer and "failed" not in answer
+
+
+def test_a_review_that_is_refused():
+    answer = reads.ask(Client(ApiError(403)), REVIEW)
+    assert answer["failed"] and "403" in answer["msg"] and "resource" not in answer

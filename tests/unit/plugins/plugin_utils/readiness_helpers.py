@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness import judge
-from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import access_reviews
+from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_access import reviews
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_findings import Context
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings import make_settings
 
@@ -16,14 +16,6 @@ FIXTURES = Path(__file__).parents[2] / "k8s_fixtures"
 NFD_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 RDMA = "rdma/rdma_shared_device_a"
 GPU = "nvidia.com/gpu"
-APIS = {
-    "mellanox.com/v1alpha1": {"NicClusterPolicy": {}, "NicNodePolicy": {}, "MacvlanNetwork": {}},
-    "k8s.cni.cncf.io/v1": {"NetworkAttachmentDefinition": {}},
-    "nv-ipam.nvidia.com/v1alpha1": {"IPPool": {}, "CIDRPool": {}},
-    "nvidia.com/v1": {"ClusterPolicy": {}},
-    "configuration.net.nvidia.com/v1alpha1": {"NicDevice": {}},
-    "sriovnetwork.openshift.io/v1": {"SriovNetworkNodeState": {}},
-}
 
 
 def fixture(name: str) -> list[dict[str, Any]]:
@@ -119,14 +111,25 @@ def healthy() -> dict[str, Any]:
     )
 
 
-def access(settings: dict[str, Any], refused: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The answers to the reviews: all allowed but those of the resources ``refused``."""
+def answers(
+    settings: dict[str, Any], refused: tuple[str, ...] = (), scc: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The answers to the reviews: all allowed but those of the resources ``refused``; no OpenShift, or ``scc``."""
     results = []
-    for review in access_reviews(make_settings(settings), APIS):
-        resource = review["spec"]["resourceAttributes"]["resource"]
-        answer = {**review, "status": {"allowed": resource not in refused}}
-        results.append({"result": answer, "changed": True})
-    return {"result": {"results": results}, "changed": True}
+    for review in reviews(make_settings(settings)):
+        answer = {"item": review, "api_found": False, "msg": "the API server knows no such kind"}
+        if review["kind"] == "SelfSubjectAccessReview":
+            resource = review["spec"]["resourceAttributes"]["resource"]
+            status = {"allowed": resource not in refused}
+            answer = {
+                "item": review,
+                "api_found": True,
+                "resource": {**review, "status": status},
+            }
+        elif scc is not None:
+            answer = {"item": review, "api_found": True, **scc}
+        results.append(answer)
+    return results
 
 
 def context(reads: dict[str, Any], settings: dict[str, Any] | None = None, **more: Any) -> Context:
@@ -140,12 +143,11 @@ def context(reads: dict[str, Any], settings: dict[str, Any] | None = None, **mor
         )
         for read_id, value in reads.items()
     }
-    cluster = {"version": {"server": {"kubernetes": {"gitVersion": "v1.34.1"}}}, "apis": APIS}
     return Context(
         settings=make_settings(settings),
         reads=outcomes,
-        cluster=more.pop("cluster", cluster),
-        access=more.pop("access", access(settings)),
+        cluster=more.pop("cluster", {"server_version": "v1.34.1"}),
+        reviews=more.pop("reviews", answers(settings)),
         **more,
     )
 

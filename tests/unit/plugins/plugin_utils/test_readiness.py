@@ -13,11 +13,10 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.catalogue import LAYER
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_findings import names
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings import make_settings
 from ansible_collections.k8si.fabric.tests.unit.plugins.plugin_utils.readiness_helpers import (
-    APIS,
     GPU,
     NFD_LABEL,
     RDMA,
-    access,
+    answers,
     check,
     codes,
     context,
@@ -91,8 +90,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
         {"cluster": {"msg": "Module result deserialization failed", "module_stderr": "not found"}},
         "failed",
     ),
-    "forbidden": (healthy(), {}, {"access": access({}, ("pods",))}, "failed"),
-    "access_review_failed": (healthy(), {}, {"access": {"msg": "boom"}}, "advice"),
+    "forbidden": (healthy(), {}, {"reviews": answers({}, ("pods",))}, "failed"),
+    "access_review_failed": (healthy(), {}, {"reviews": []}, "advice"),
     "read_failed": (replaced(own_pods="failed"), {}, {}, "failed"),
     "not_read": (replaced(own_pods="failed"), {}, {}, "skipped"),
     "expression_failed": (
@@ -380,8 +379,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
         {},
         "failed",
     ),
-    "scc": (healthy(), {}, {"scc": {"result": {"status": {"reason": "no SCC"}}}}, "failed"),
-    "scc_unknown": (healthy(), {}, {"scc": {"failed": True, "msg": "403"}}, "advice"),
+    "scc": (
+        healthy(),
+        {},
+        {"reviews": answers({}, scc={"resource": {"status": {"reason": "no SCC"}}})},
+        "failed",
+    ),
+    "scc_unknown": (
+        healthy(),
+        {},
+        {"reviews": answers({}, scc={"failed": True, "msg": "403"})},
+        "advice",
+    ),
     "pull_secret_missing": (
         replaced(**{"secret:s": []}),
         {"image_pull_secrets": ["s"]},
@@ -528,7 +537,7 @@ def test_healthy_cluster_passes_every_check():
 def test_code(code):
     reads, settings, more, status = CASES[code]
     settings = dict(settings)
-    more = {"access": access(settings), **more}
+    more = {"reviews": answers(settings), **more}
     result = check(reads, settings, **more)
     told = [entry for entry in result["checks"] if entry["code"] == code]
     assert {entry["status"] for entry in told} == {status}, result["checks"]
@@ -610,7 +619,7 @@ def test_a_read_that_is_forbidden_is_told_once_and_never_passes():
 
 
 def test_one_finding_lists_all_missing_permissions():
-    result = check(healthy(), access=access({}, ("pods", "nodes")))
+    result = check(healthy(), reviews=answers({}, ("pods", "nodes")))
     found = entries(result, "permissions")
     assert len(found) == 1
     assert "list nodes in the whole cluster" in found[0]["seen"]
@@ -619,7 +628,7 @@ def test_one_finding_lists_all_missing_permissions():
 
 
 def test_permissions_that_only_advice_needs_do_not_block():
-    result = check(healthy(), access=access({}, ("events",)))
+    result = check(healthy(), reviews=answers({}, ("events",)))
     assert result["passed"]
     assert codes(result, "advice") == {"forbidden"}
 
@@ -715,8 +724,10 @@ def test_configuration_that_is_no_object(config):
 
 
 def test_openshift_that_allows():
-    scc = {"result": {"status": {"allowedBy": {"kind": "SecurityContextConstraints", "name": "x"}}}}
-    result = check(healthy(), scc=scc)
+    scc = {
+        "resource": {"status": {"allowedBy": {"kind": "SecurityContextConstraints", "name": "x"}}}
+    }
+    result = check(healthy(), reviews=answers({}, scc=scc))
     assert entries(result, "scc")[0]["seen"] == "allowed by x"
 
 
@@ -803,9 +814,30 @@ def test_traceback_of_a_client_is_cut_to_its_last_line():
 
 
 def test_openshift_is_seen():
-    apis = {**APIS, "security.openshift.io/v1": {"SecurityContextConstraints": {}}}
-    cluster = {"version": {"server": {}}, "apis": apis}
-    assert check(healthy(), cluster=cluster)["cluster"]["openshift"] is True
+    scc = {"resource": {"status": {}}}
+    assert check(healthy(), reviews=answers({}, scc=scc))["cluster"]["openshift"] is True
+    assert check(healthy())["cluster"]["openshift"] is False
+
+
+def test_a_right_to_a_kind_that_is_not_there_is_not_missed():
+    refused = ("nicclusterpolicies", "pods")
+    found = check(replaced(policies="no_kind"), reviews=answers({}, refused))
+    seen = entries(found, "permissions")[0]["seen"]
+    assert "create pods" in seen and "nicclusterpolicies" not in seen
+
+
+def test_a_pool_that_no_network_needs_may_be_unreadable():
+    found = check(replaced(cidr_pools="forbidden"))
+    assert found["passed"] and codes(found) == set()
+
+
+def test_a_review_that_was_refused_tells_the_words():
+    refused = [{**answer, "msg": "403 no"} for answer in answers({})]
+    for answer in refused:
+        answer.pop("resource", None)
+    found = entries(check(healthy(), reviews=refused), "permissions")[0]
+    assert (found["code"], found["status"]) == ("access_review_failed", "advice")
+    assert found["seen"] == "403 no"
 
 
 @pytest.mark.parametrize(

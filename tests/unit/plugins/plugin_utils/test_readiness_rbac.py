@@ -16,7 +16,6 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_reads import
     plan_reads,
 )
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings import make_settings
-from ansible_collections.k8si.fabric.tests.unit.plugins.plugin_utils.readiness_helpers import APIS
 
 RBAC = Path(__file__).parents[4] / "docs" / "rbac.yml"
 
@@ -40,7 +39,7 @@ def granted(objects, kind):
 
 def needed(cluster_wide):
     settings = make_settings({})
-    rights = needed_rights(settings, APIS)
+    rights = needed_rights(settings)
     rights += [read_right(read_id, settings) for read_id in READ_RIGHTS]
     return {
         (right.verb, right.group, right.resource)
@@ -70,8 +69,12 @@ def test_no_wildcards_and_no_secrets(objects):
 
 
 def test_everything_that_is_read_is_asked_for():
-    asked = {(right.group, right.verb) for right in needed_rights(make_settings({}), APIS)}
-    for read in plan_reads(make_settings({}), APIS, {}):
+    asked = {(right.group, right.verb) for right in needed_rights(make_settings({}))}
+    pools = (
+        "ip_pools",
+        "cidr_pools",
+    )  # may be read in vain, and tell by themselves when they are needed
+    for read in (r for r in plan_reads(make_settings({}), {}) if r["id"] not in pools):
         group = read["api_version"].rpartition("/")[0]
         assert (group, "get" if read["name"] else "list") in asked
 

@@ -9,82 +9,44 @@ from typing import Any
 import pytest
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_plain import plain
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_reads import (
-    SMALL_CLUSTER,
+    NETWORK_KINDS,
     plan_reads,
-    pods_by_purpose,
     read_outcomes,
 )
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_settings import make_settings
 from ansible_collections.k8si.fabric.tests.unit.plugins.plugin_utils.readiness_helpers import (
-    APIS,
     FIXTURES,
     check,
     fixture,
     healthy,
     nad,
-    node,
-    pod,
 )
 
 INDEX = json.loads((FIXTURES / "INDEX.json").read_text(encoding="utf-8"))
 
 
-def ids(seen: dict[str, Any], apis: Any = None, **settings: Any) -> list[str]:
-    if "pods" in seen and len(seen["nodes"]) <= SMALL_CLUSTER:
-        seen = {**seen, "all_pods": seen["pods"]}
+def ids(seen: dict[str, Any], **settings: Any) -> list[str]:
     outcomes = {key: {"status": "ok", "items": items} for key, items in seen.items()}
-    return [
-        read["id"]
-        for read in plan_reads(make_settings(settings), APIS if apis is None else apis, outcomes)
-    ]
+    return [read["id"] for read in plan_reads(make_settings(settings), outcomes)]
 
 
-BASE = ["nodes", "policies", "networks", "namespace"]
+BASE = ["nodes", "policies", "networks", "namespace", "pods", "own_pods"]
 
 
 def test_first_reads():
-    assert ids({}) == [*BASE, "gpu_policies"]
-    assert ids({}, apis=None, tests=["rdma"]) == BASE
+    assert ids({}) == [*BASE, "gpu_policies", "cidr_pools", "ip_pools", "driver_pods"]
+    assert ids({}, tests=["rdma"]) == [*BASE, "cidr_pools", "ip_pools"]
 
 
-def test_small_cluster_reads_all_pods_once_and_a_large_one_by_purpose():
-    seen = healthy()
-    for read_id in ("pods", "own_pods"):
-        del seen[read_id]
-    assert ids(seen) == ["all_pods"]
-    seen["nodes"] = [node(f"w{number}") for number in range(SMALL_CLUSTER + 1)]
-    assert ids(seen) == ["pods", "own_pods"]
-    # thousands of pods of DaemonSets are read only where the policy says that some are missing
-    seen["policies"] = fixture("nicclusterpolicy/component-error.json")
-    assert ids(seen, apis={}) == ["pods", "daemon_pods", "own_pods"]
-
-
-def test_all_pods_serve_each_purpose():
-    operator = pod("o", {"app.kubernetes.io/name": "network-operator"})
-    own = pod("rdma-test", {"app.kubernetes.io/managed-by": "k8si.fabric"}, namespace="default")
-    others = pod("web", {"app": "web"}, namespace="default")
-    driver = pod("d", {"app": "nvidia-driver-daemonset"}, namespace="gpu-operator")
-    away = pod("a", {"control-plane": "nvidia-network-operator-controller"}, namespace="elsewhere")
-    seen = {"all_pods": {"status": "ok", "items": [operator, own, others, driver, away]}}
-    split = pods_by_purpose(make_settings({}), seen)
-    assert {
-        key: [p["metadata"]["name"] for p in value["items"]] for key, value in split.items()
-    } == {
-        "pods": ["o"],
-        "daemon_pods": [],
-        "own_pods": ["rdma-test"],
-        "driver_pods": ["d"],
-        "operator_elsewhere_0": ["a"],
-    }
-    assert pods_by_purpose(make_settings({}), {}) == {}
-    assert (
-        plan_reads(make_settings({}), {}, {**seen, "nodes": {"status": "ok", "items": []}})[0]["id"]
-        == "policies"
-    )
+def test_pods_of_daemonsets_are_read_only_where_the_policy_says_that_some_are_missing():
+    policies = fixture("nicclusterpolicy/component-error.json")
+    assert "daemon_pods" in ids({**healthy(), "policies": policies})
+    seen = {**healthy(), "daemon_pods": []}
+    assert "daemon_pods" not in ids({**seen, "policies": policies})
 
 
 def test_each_kind_is_read_once():
-    reads = plan_reads(make_settings({}), APIS, {})
+    reads = plan_reads(make_settings({}), {})
     kinds = collections.Counter(
         (read["kind"], read["namespace"], str(read["label_selectors"])) for read in reads
     )
@@ -102,7 +64,7 @@ def test_policies_of_nodes_are_read_where_that_of_the_cluster_has_no_device_plug
             state["state"] = "ignore"
     assert ids({**healthy(), "policies": policies}) == ["node_policies"]
     policies = fixture("nicclusterpolicy/not-ready-ofed.json")
-    assert ids({**healthy(), "policies": policies}) == ["node_policies"]
+    assert ids({**healthy(), "policies": policies}) == ["daemon_pods", "node_policies"]
 
 
 def test_adapters_are_read_where_their_operator_is_asked_for():
@@ -119,19 +81,16 @@ def test_virtual_functions_are_read_where_a_network_needs_devices():
 def test_pools_are_read_where_networks_take_addresses_from_them():
     seen = healthy()
     del seen["ip_pools"]
-    assert ids(seen, apis={}) == ["ip_pools"]
-    assert ids({**seen, "networks": [nad(config={"type": "macvlan"})]}, apis={}) == []
+    assert ids(seen) == ["ip_pools"]
+    assert ids({**seen, "networks": [nad(config={"type": "macvlan"})]}) == []
 
 
 def test_network_objects_are_read_to_explain_a_missing_network():
-    assert ids(
-        {**healthy(), "networks": []}, apis={"mellanox.com/v1alpha1": {"MacvlanNetwork": {}}}
-    ) == ["macvlan_networks"]
+    assert ids({**healthy(), "networks": []}) == ["sriov_states", *NETWORK_KINDS]
 
 
 def test_operator_is_looked_for_elsewhere_only_when_it_is_not_in_its_place():
-    nodes = [node(f"w{number}") for number in range(SMALL_CLUSTER + 1)]
-    assert ids({**healthy(), "nodes": nodes, "pods": []}, apis={}) == [
+    assert ids({**healthy(), "pods": []}) == [
         "operator_elsewhere_0",
         "operator_elsewhere_1",
     ]
@@ -139,9 +98,8 @@ def test_operator_is_looked_for_elsewhere_only_when_it_is_not_in_its_place():
 
 def test_driver_pods_are_read_for_peermem_only():
     policies = fixture("clusterpolicy/ready-peermem.json")
-    nodes = [node(f"w{number}") for number in range(SMALL_CLUSTER + 1)]
-    seen = {**healthy(), "nodes": nodes, "gpu_policies": policies}
-    assert ids(seen, apis={}) == ["driver_pods"]
+    seen = {**healthy(), "gpu_policies": policies}
+    assert ids(seen) == ["driver_pods"]
 
 
 def test_secrets_and_resources_of_extra_checks():
@@ -149,12 +107,12 @@ def test_secrets_and_resources_of_extra_checks():
         {"id": name, "resource": {"kind": "ConfigMap", "label_selectors": "a=b"}, "expression": "@"}
         for name in ("one", "two")
     ]
-    due = ids(healthy(), apis={}, image_pull_secrets=["s"], extra_checks=extra)
+    due = ids(healthy(), image_pull_secrets=["s"], extra_checks=extra)
     assert due == ["secret:s", 'extra:[null, "ConfigMap", null, null, "a=b"]']
 
 
 def test_secrets_are_read_without_their_content():
-    reads = plan_reads(make_settings({"image_pull_secrets": ["s"]}), {}, {})
+    reads = plan_reads(make_settings({"image_pull_secrets": ["s"]}), {})
     secret = next(read for read in reads if read["kind"] == "Secret")
     assert {"data", "stringData"} <= set(secret["hidden_fields"])
 
