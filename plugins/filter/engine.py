@@ -42,9 +42,7 @@ def _judge_round(links: list[dict], results: list[dict], ends: list[dict], test:
 
 def _round_summary(judged: str, last: int) -> str:
     links = json.loads(judged)
-    numbers = sorted({k["round"] for k in links})
-    ours = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
-    return words.round_summary(links, len(links), f"{ours}/{last}")
+    return words.round_summary(links, len(links), words.round_numbers(links, last))
 
 
 def _test_rounds(ends: list[dict], test: dict, judged: list[str] | None = None) -> list[list[dict]]:
@@ -78,6 +76,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "probe_items": commands.probe_items,
     "round_items": commands.round_items,
     "round_summary": _round_summary,
+    "round_title": words.round_title,
     "shorten_script": probe.shorten,
     "skipped_result": _skipped_result,
     "test_endpoints": endpoints.build_endpoints,

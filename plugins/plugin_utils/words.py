@@ -95,7 +95,19 @@ def _explain(findings: list[dict]) -> list[str]:
     return [*lines, f"… and {count(more, 'more finding')}."] if more > 0 else lines
 
 
-def round_summary(links: list[dict], links_in_round: int, number: int) -> str:
+def round_numbers(links: list[dict], last: int) -> str:
+    """Which rounds of the plan the links are of: `3/7`, or `3-4/7` for a round and its way back."""
+    numbers = sorted({k["round"] for k in links})
+    ours = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+    return f"{ours}/{last}"
+
+
+def round_title(links: list[dict], last: int) -> str:
+    """What is measured next: `round 3-4/7, 16 links`."""
+    return f"round {round_numbers(links, last)}, {count(len(links), 'link')}"
+
+
+def round_summary(links: list[dict], links_in_round: int, number: str) -> str:
     """One line for a round: `round 1: 4 links, 3 passed, 1 slow; slowest gpu-node-2/0 -> gpu-node-1/0 211.0 Gb/s`.
 
     `links` are all links judged so far; the last `links_in_round` are the round's.

@@ -86,6 +86,12 @@ def test_round_summary():
     assert words.round_summary(links, 1, 3).startswith("round 3: 1 link, 1 failed")
 
 
+def test_round_title():
+    back = [{**link(2, 1), "round": 4}]
+    assert words.round_title([{**link(1, 2), "round": 3}, *back], 7) == "round 3-4/7, 2 links"
+    assert words.round_title(back, 7) == "round 4/7, 1 link"
+
+
 def test_a_short_table_is_whole():
     lines = words.summary(None, facts("bad_path")["tests"][:1])
     assert sum(" -> " in line and line.endswith("  passed") for line in lines) == 16
