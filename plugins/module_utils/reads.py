@@ -53,7 +53,7 @@ def ask(client, review):
         resource = _resource(client, kind, api_version)
         if resource is None:
             return _unknown(kind, api_version)
-        answer = client.create(resource, body=review, namespace=namespace)
+        answer = client.create(resource, definition=review, namespace=namespace)
         return {"resource": answer.to_dict(), "api_found": True}
     except Exception as error:
         return _failed(error)

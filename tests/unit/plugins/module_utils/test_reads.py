@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from ansible_collections.k8si.fabric.plugins.module_utils import reads
+from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import K8SClient
 
 
 class ApiError(Exception):
@@ -23,7 +26,7 @@ class Answer:
 
 
 class Client:
-    """Hands out prepared answers and keeps what was asked."""
+    """Hands out prepared answers and keeps what was asked; takes no call that kubernetes.core's client would not take."""
 
     def __init__(self, *answers, unknown=False):
         self.answers, self.unknown, self.asked = list(answers), unknown, []
@@ -33,10 +36,14 @@ class Client:
             raise ResourceNotFoundError(kind)
         return f"{api_version}/{kind}"
 
-    def create(self, resource, **params):
-        return self.get(resource, **params)
+    def create(self, *args, **params):
+        return self._answer(K8SClient.create, *args, **params)
 
-    def get(self, resource, **params):
+    def get(self, *args, **params):
+        return self._answer(K8SClient.get, *args, **params)
+
+    def _answer(self, method, resource, **params):
+        inspect.signature(method).bind(self, resource, **params)
         self.asked.append((resource, params))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -111,7 +118,7 @@ def test_a_review_is_posted_as_it_is():
     assert answer["resource"]["status"] == {"allowed": True} and answer["api_found"] is True
     resource, params = client.asked[0]
     assert resource == "authorization.k8s.io/v1/SelfSubjectAccessReview"
-    assert params["namespace"] == "n" and params["body"]["spec"] == {}
+    assert params["namespace"] == "n" and params["definition"]["spec"] == {}
 
 
 def test_a_review_that_the_server_does_not_know():
