@@ -66,6 +66,7 @@ def make_report(facts: dict, settings: dict, context: dict) -> dict:
         "problems": problems,
         "result": {
             "fit": document["answer"]["fit"],
+            "verdict": document["answer"]["verdict"],
             "answer": document["answer"]["sentence"],
             "run": document["run"]["id"],
             "counts": document["counts"],

@@ -96,7 +96,7 @@ def make_document(facts: dict, context: dict) -> dict:
     """
     readiness = _readiness(facts.get("readiness"))
     tests = [_test(t) for t in facts.get("tests") or [] if t]
-    fit, sentence = words.answer(readiness, tests)
+    verdict, sentence = words.answer(readiness, tests)
     moments = _moments([readiness, *tests])
     now = moment(context.get("now"))
     started = min(moments, default=now)
@@ -117,7 +117,7 @@ def make_document(facts: dict, context: dict) -> dict:
             "reported": iso(now),
             "check_mode": bool(context.get("check_mode")),
         },
-        "answer": {"fit": fit, "verdict": "fit" if fit else "not_fit", "sentence": sentence},
+        "answer": {"fit": verdict == "fit", "verdict": verdict, "sentence": sentence},
         "counts": _counts(readiness, tests, findings),
         "cluster": (readiness or {}).get("cluster") or {},
         "readiness": readiness,

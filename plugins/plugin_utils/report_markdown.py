@@ -13,6 +13,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.report_text import (
     one_line,
 )
 from ansible_collections.k8si.fabric.plugins.plugin_utils.words import (
+    HEADINGS,
     MOST_BAD_LINKS,
     MOST_FINDINGS,
     TITLES,
@@ -22,6 +23,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.words import (
 
 # Not all of Markdown's punctuation: what cannot start markup inside a line stays readable in the raw text too.
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&$])|(?<=[a-z])(://)|(@)(?=\w)")
+_HEAD_MARKS = {"fit": "✅", "not_fit": "❌", "not_measured": "❓"}
 _MARKS = {
     "passed": "✅",
     "slow": "🐢",
@@ -42,7 +44,7 @@ def escaped(text: object) -> str:
 def to_markdown(document: dict) -> str:
     """The summary as GitHub-flavoured Markdown."""
     answer, run = document["answer"], document["run"]
-    head = "✅ Fit for training" if answer["fit"] else "❌ Not fit for training"
+    head = f"{_HEAD_MARKS[answer['verdict']]} {HEADINGS[answer['verdict']]}"
     lines = [f"# {head}", "", f"**{escaped(answer['sentence'])}**", ""]
     facts = [f"run {escaped(run['id'])}"]
     if run["started"]:

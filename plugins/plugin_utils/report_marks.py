@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.k8si.fabric.plugins.plugin_utils.words import HEADINGS
+
 PREFIX = "fabric.k8si.io/"
 _NOT_A_NAME = re.compile(r"[^a-z0-9.-]+")
 _NOT_A_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
+_REASONS = {
+    "fit": "FabricFit",
+    "not_fit": "FabricNotFit",
+    "not_measured": "FabricNotMeasured",
+}
 LONGEST_MESSAGE = 1024  # events.k8s.io: a note of at most 1 kB
 
 
@@ -45,13 +52,16 @@ def node_patches(report: dict, settings: dict) -> list[dict]:
 
 
 def events(report: dict, settings: dict) -> list[dict]:
-    """One Event about the namespace, of type Normal when the network is fit and Warning when not; none unless asked for."""
+    """One Event about the namespace, of type Warning when the network is not fit, else Normal; none unless asked for."""
     if not settings["event"]:
         return []
     result = report["result"]
     namespace = settings["event_namespace"]
     run = _NOT_A_NAME.sub("-", result["run"].lower()).strip("-.")[:200]
-    message = result["answer"] if result["fit"] else f"not fit for training: {result['answer']}"
+    verdict = result["verdict"]
+    message = (
+        result["answer"] if verdict == "fit" else f"{HEADINGS[verdict].lower()}: {result['answer']}"
+    )
     return [
         {
             "apiVersion": "v1",
@@ -70,8 +80,8 @@ def events(report: dict, settings: dict) -> list[dict]:
                 "name": namespace,
                 "namespace": namespace,
             },
-            "type": "Normal" if result["fit"] else "Warning",
-            "reason": "FabricFit" if result["fit"] else "FabricNotFit",
+            "type": "Warning" if verdict == "not_fit" else "Normal",
+            "reason": _REASONS[verdict],
             "message": message[:LONGEST_MESSAGE],
             "source": {"component": "k8si.fabric"},
             "firstTimestamp": report["ended"],

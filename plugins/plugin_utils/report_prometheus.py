@@ -46,11 +46,11 @@ def _number(value: float) -> str:
 
 def to_prometheus(document: dict) -> str:
     """The metrics, all gauges: they say how the last run went."""
-    text, run = _Text(), document["run"]
+    text, run, answer = _Text(), document["run"], document["answer"]
     text.gauge(
         "fabric_validation_fit",
-        "Whether the network is fit for training (1) or not (0).",
-        [({}, float(document["answer"]["fit"]))],
+        "Whether the network is fit for training (1) or not (0); absent where no test was run.",
+        [({}, float(answer["fit"]))] if answer["verdict"] != "not_measured" else [],
     )
     text.gauge(
         "fabric_validation_info",

@@ -20,7 +20,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.report_text import (
     moment,
     shortened,
 )
-from ansible_collections.k8si.fabric.plugins.plugin_utils.words import TITLES, gbps, place
+from ansible_collections.k8si.fabric.plugins.plugin_utils.words import HEADINGS, TITLES, gbps, place
 
 MOST_LINKS = 1000  # rows of a test's table
 OPEN_TABLE = 32  # a longer table of links that passed is folded
@@ -66,7 +66,8 @@ def make_view(document: dict) -> dict:
     outputs = _outputs(document["tests"])
     return {
         "title": f"Fabric report {document['run']['id']}",
-        "fit": document["answer"]["fit"],
+        "answer": document["answer"]["verdict"],
+        "heading": f"The network is {HEADINGS[document['answer']['verdict']].lower()}",
         "sentence": document["answer"]["sentence"].removeprefix("FIT: "),
         "facts": _facts(document),
         "cards": _cards(document),

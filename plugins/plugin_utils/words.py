@@ -20,6 +20,12 @@ TITLES = {
     "rdma": "RDMA, host memory",
     "gpudirect": "GPUDirect RDMA, GPU memory",
 }
+HEADINGS = {
+    "fit": "Fit for training",
+    "not_fit": "Not fit for training",
+    "not_measured": "Not measured",
+}
+PREFIXES = {"not_fit": "NOT FIT", "not_measured": "NOT MEASURED"}
 WIDTH = 100
 # A table of at most so many links is printed whole; of a longer one, what did not pass and the slowest of the rest.
 WHOLE_TABLE = 24
@@ -156,8 +162,8 @@ def summary(readiness: dict | None, tests: list[dict], comparison: dict | None =
     if comparison:
         lines += ["", comparison["sentence"]]
         lines += [f"  {c['words']}" for c in comparison["changes"][:MOST_FINDINGS]]
-    fit, sentence = answer(readiness, tests)
-    lines += ["=" * WIDTH, sentence if fit else f"NOT FIT: {sentence}"]
+    verdict, sentence = answer(readiness, tests)
+    lines += ["=" * WIDTH, sentence if verdict == "fit" else f"{PREFIXES[verdict]}: {sentence}"]
     return [visible(line) for line in lines]
 
 
@@ -200,8 +206,11 @@ def _links(links: list[dict]) -> list[str]:
     return [*lines, left_out] if left_out else lines
 
 
-def answer(readiness: dict | None, tests: list[dict]) -> tuple[bool, str]:
-    """(fit for training?, one sentence). Nothing that was not measured counts as fit."""
+def answer(readiness: dict | None, tests: list[dict]) -> tuple[str, str]:
+    """(`fit`, `not_fit` or `not_measured`, one sentence). Nothing that was not measured counts as fit.
+
+    `not_measured` where no test was run and nothing is known to be wrong, as with `--tags readiness`.
+    """
     reasons = []
     if readiness and not readiness["passed"]:
         failed = [c for c in readiness["checks"] if c["status"] == "failed"]
@@ -216,18 +225,20 @@ def answer(readiness: dict | None, tests: list[dict]) -> tuple[bool, str]:
         if result["verdict"] in ("slow", "failed"):
             reasons.append(f"{TITLES[result['test']]}: {_headline(result)}")
     if reasons:
-        return False, one_line("; ".join(reasons), 600)
+        return "not_fit", one_line("; ".join(reasons), 600)
     measured = [r for r in tests if r["passed"]]
     skipped = [TITLES[r["test"]] for r in tests if r["verdict"] == "skipped"]
     if skipped:
-        return False, f"not tested: {', '.join(skipped)}"
+        return "not_fit", f"not tested: {', '.join(skipped)}"
     if not measured:
-        return False, "nothing was measured" + ("; readiness passed" if readiness else "")
+        if not readiness:
+            return "not_measured", "neither readiness nor a test was run"
+        return "not_measured", "readiness passed, no test was run"
     links = sum(len(r["links"]) for r in measured)
     # tests of latency have no bandwidth
     figures = [r["worst_gbps"] for r in measured if r["worst_gbps"] is not None]
     slowest = f", the slowest with {gbps(min(figures))} Gb/s" if figures else ""
-    return True, f"FIT: all of {links} links passed{slowest}"
+    return "fit", f"FIT: all of {links} links passed{slowest}"
 
 
 def _headline(result: dict) -> str:

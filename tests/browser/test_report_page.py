@@ -38,7 +38,7 @@ def test_no_error_and_no_request(case, scheme, show, keep_picture):
         ("two", "The network is fit for training", "All of 4 links passed"),
         ("slow_node", "The network is not fit for training", "node gpu-node-3, rail 0"),
         ("not_ready", "The network is not fit for training", "1 readiness check failed"),
-        ("nothing", "The network is not fit for training", "Nothing was measured."),
+        ("nothing", "The network is not measured", "Neither readiness nor a test was run."),
     ],
 )
 def test_the_answer_comes_first(case, head, sentence, show):

@@ -375,6 +375,7 @@ CASES = {
     "failures": lambda: results(16, 1, failing={"gpu-node-5": MEMLOCK, "gpu-node-9": BROKEN}),
     "gpu_failure": lambda: results(4, 1, gpu_faults={"failing": {"gpu-node-2": MEMLOCK}}),
     "not_ready": lambda: {"readiness": readiness(["gpu-node-1"], True), "tests": []},
+    "only_ready": lambda: {"readiness": readiness(["gpu-node-1"], False), "tests": []},
     "nothing": lambda: {"readiness": None, "tests": []},
     "hostile": hostile,
     "large": lambda: results(

@@ -65,14 +65,16 @@ def test_the_schema_is_one():
         ("failures", False, "node gpu-node-5, rail 0"),
         ("gpu_failure", False, "GPUDirect RDMA, GPU memory: node gpu-node-2"),
         ("not_ready", False, "1 readiness check failed: rdma/rdma_shared_device_a is 0"),
-        ("nothing", False, "nothing was measured"),
+        ("nothing", False, "neither readiness nor a test was run"),
+        ("only_ready", False, "readiness passed, no test was run"),
         ("large", False, "node gpu-node-300, rail 0"),
     ],
 )
 def test_the_answer(case, fit, words):
     answer = document(case)["answer"]
     assert answer["fit"] is fit
-    assert answer["verdict"] == ("fit" if fit else "not_fit")
+    unmeasured = case in ("nothing", "only_ready")
+    assert answer["verdict"] == ("not_measured" if unmeasured else "fit" if fit else "not_fit")
     assert words in answer["sentence"]
     assert made(case)["result"]["fit"] is fit
     assert answer["sentence"] in made(case)["lines"][-1]

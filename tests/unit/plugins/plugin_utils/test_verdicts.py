@@ -388,7 +388,7 @@ def test_words_name_figure_cause_and_remedy():
 def test_the_summary_never_calls_a_skipped_test_fit():
     passed = conclude([link(1, 2)])
     skipped = verdicts.skipped_result("gpudirect", "cuda", "host_test_not_passed", "not tested: x")
-    assert words.answer(None, [passed])[0]
-    assert not words.answer(None, [passed, skipped])[0]
-    assert not words.answer(None, [])[0]
+    assert words.answer(None, [passed])[0] == "fit"
+    assert words.answer(None, [passed, skipped])[0] == "not_fit"
+    assert words.answer(None, [skipped])[0] == "not_fit"
     assert "NOT FIT" in words.summary(None, [passed, skipped])[-1]

@@ -114,15 +114,15 @@ def test_skipped_nodes_are_told():
 
 
 @pytest.mark.parametrize(
-    ("readiness", "tests", "fit", "text"),
+    ("readiness", "tests", "verdict", "text"),
     [
-        (None, [], False, "nothing was measured"),
-        ({"passed": True, "checks": []}, [], False, "nothing was measured; readiness passed"),
-        (None, [NOTHING], False, "not tested: GPUDirect RDMA, GPU memory"),
+        (None, [], "not_measured", "neither readiness nor a test was run"),
+        ({"passed": True, "checks": []}, [], "not_measured", "readiness passed, no test was run"),
+        (None, [NOTHING], "not_fit", "not tested: GPUDirect RDMA, GPU memory"),
         (
             {"passed": False, "checks": [{"status": "skipped", "seen": "", "title": "x"}]},
             [],
-            False,
+            "not_fit",
             "readiness is not proven, 1 check could not be judged",
         ),
         (
@@ -131,21 +131,21 @@ def test_skipped_nodes_are_told():
                 "checks": [{"status": "failed", "seen": s, "title": "x"} for s in "ab"],
             },
             [],
-            False,
+            "not_fit",
             "2 readiness checks failed, the first: a",
         ),
     ],
 )
-def test_answer(readiness, tests, fit, text):
-    assert words.answer(readiness, tests) == (fit, text)
+def test_answer(readiness, tests, verdict, text):
+    assert words.answer(readiness, tests) == (verdict, text)
 
 
 def test_a_skipped_test_beside_a_passed_one_is_not_fit():
-    assert not words.answer(None, [facts("two")["tests"][0], NOTHING])[0]
+    assert words.answer(None, [facts("two")["tests"][0], NOTHING])[0] == "not_fit"
 
 
 def test_the_summary_ends_with_the_answer():
-    assert words.summary(None, [])[-1] == "NOT FIT: nothing was measured"
+    assert words.summary(None, [])[-1] == "NOT MEASURED: neither readiness nor a test was run"
     two = facts("two")
     assert words.summary(two["readiness"], two["tests"])[-1].startswith(
         "FIT: all of 4 links passed"
@@ -155,8 +155,8 @@ def test_the_summary_ends_with_the_answer():
 def test_a_test_of_latency_beside_one_of_bandwidth():
     bandwidth = facts("two")["tests"][0]
     latency = {**bandwidth, "worst_gbps": None, "best_gbps": None}
-    assert words.answer(None, [bandwidth, latency])[0]
+    assert words.answer(None, [bandwidth, latency])[0] == "fit"
     assert words.answer(None, [latency]) == (
-        True,
+        "fit",
         f"FIT: all of {len(latency['links'])} links passed",
     )
