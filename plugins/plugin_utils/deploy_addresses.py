@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import Any
 
-from .deploy_values import NAME, Values
+from .values import NAME, Values
 
 IPAMS = ("nv-ipam", "whereabouts", "host-local", "static")
 BLOCK_SIZE = 16

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import deploy_addresses as addresses
 from .deploy_types import INFINIBAND_MTU, NetworkType
-from .deploy_values import HEX4, INTERFACE, PCI_ADDRESS, Values
+from .values import HEX4, INTERFACE, PCI_ADDRESS, Values
 
 #: What readiness and the tests use when nothing is set.
 DEFAULT_NETWORKS = ["rdma-net-ipam"]

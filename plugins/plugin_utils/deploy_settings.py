@@ -11,8 +11,8 @@ from typing import Any
 from . import deploy_addresses as addresses
 from .deploy_rails import DEFAULT_NETWORKS, DEFAULT_RESOURCES, read_rails
 from .deploy_types import TYPES
-from .deploy_values import NAME, Values
 from .deploy_versions import images
+from .values import NAME, NAME_FORM, OBJECT_NAME, OBJECT_NAME_FORM, Values
 
 PREFIX = "deploy_"
 STATES = ("present", "absent")
@@ -20,7 +20,6 @@ NFD_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 _LABEL_KEY = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
-_NAME_FORM = "a name of lower-case letters, digits and hyphens"
 Settings = dict[str, Any]
 
 
@@ -40,12 +39,12 @@ def make_settings(variables: Mapping[str, Any]) -> Settings:
     v = Values(variables, PREFIX)
     settings: Settings = {
         "state": v.choice("state", STATES),
-        "namespace": v.text("namespace", NAME, _NAME_FORM),
-        "operator_namespace": v.text("operator_namespace", NAME, _NAME_FORM),
+        "namespace": v.text("namespace", NAME, NAME_FORM),
+        "operator_namespace": v.text("operator_namespace", NAME, NAME_FORM),
         "timeout_s": v.integer("timeout", 0, 86_400),
     }
     settings["sriov_namespace"] = (
-        v.text("sriov_namespace", NAME, _NAME_FORM)
+        v.text("sriov_namespace", NAME, NAME_FORM)
         if v.given("sriov_namespace")
         else settings["operator_namespace"]
     )
@@ -70,7 +69,7 @@ def make_settings(variables: Mapping[str, Any]) -> Settings:
         "minimum_nodes": v.integer("minimum_nodes", 1, 100_000),
         "node_selector": _node_selector(v),
         "images": images(v.raw("versions"), v.optional_text("repository")),
-        "image_pull_secrets": v.texts("image_pull_secrets", NAME, _NAME_FORM),
+        "image_pull_secrets": v.texts("image_pull_secrets", OBJECT_NAME, OBJECT_NAME_FORM),
         "nic_cluster_policy_overrides": _overrides(v),
     }
     if settings["operator"]["install"] and kind == "sriov":
@@ -154,7 +153,7 @@ def _operator(v: Values) -> dict[str, Any]:
         return {"install": False}
     return {
         "install": True,
-        "release": v.text("operator_release", NAME, _NAME_FORM),
+        "release": v.text("operator_release", NAME, NAME_FORM),
         "chart": v.text("operator_chart"),
         "repo": v.optional_text("operator_chart_repo"),
         "version": v.text("operator_chart_version"),

@@ -5,48 +5,13 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
-_SUFFIXES = {
-    "": Fraction(1),
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "T": Fraction(10**12),
-    "P": Fraction(10**15),
-    "E": Fraction(10**18),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-    "Ti": Fraction(2**40),
-    "Pi": Fraction(2**50),
-    "Ei": Fraction(2**60),
-}
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,3})|([a-zA-Z]{0,2}))")
-
-
-def parse_quantity(value: object) -> Fraction:
-    """The exact number behind a Kubernetes quantity such as ``"63"``, ``"1k"``, ``"1Ki"`` or ``"12e6"``.
-
-    The API server writes quantities in canonical form, so 1000 shares of a device come as ``"1k"``.
-    Raises :class:`ValueError` for what is no quantity.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"{value!r} is no Kubernetes quantity")
-    match = _QUANTITY.fullmatch(str(value).strip())
-    if not match or (match[3] or "") not in _SUFFIXES:
-        raise ValueError(f"{value!r} is no Kubernetes quantity")
-    if match[2]:
-        return Fraction(match[1]) * Fraction(10) ** int(match[2])
-    return Fraction(match[1]) * _SUFFIXES[match[3] or ""]
+from ansible_collections.k8si.fabric.plugins.plugin_utils.units import exact_quantity
 
 
 def count(value: object) -> int:
     """A quantity of devices as a whole number, rounded down; nothing at all counts as 0."""
-    return 0 if value is None else int(parse_quantity(value) // 1)
+    return 0 if value is None else int(exact_quantity(value) // 1)
 
 
 def version_tuple(text: object) -> tuple[int, ...]:

@@ -11,9 +11,14 @@ from __future__ import annotations
 from ansible_collections.k8si.fabric.plugins.plugin_utils.commands import LATENCY_TOOLS, TOOLS
 from ansible_collections.k8si.fabric.plugins.plugin_utils.rounds import PLANS
 from ansible_collections.k8si.fabric.plugins.plugin_utils.settings_reader import (
-    NAME,
     RESOURCE,
     Reader,
+)
+from ansible_collections.k8si.fabric.plugins.plugin_utils.values import (
+    NAME,
+    NAME_FORM,
+    OBJECT_NAME,
+    OBJECT_NAME_FORM,
 )
 
 CUDA_METHODS = ("auto", "peermem", "dmabuf")
@@ -38,12 +43,12 @@ def make_settings(variables: dict, prefix: str) -> dict:
     settings = {
         "test": v.text("test"),
         "memory": memory,
-        "run": v.text("run", NAME),
-        "namespace": v.text("namespace", NAME),
+        "run": v.text("run", NAME, NAME_FORM),
+        "namespace": v.text("namespace", NAME, NAME_FORM),
         "image": v.text("image"),
         "image_pull_policy": v.choice("image_pull_policy", ("Always", "IfNotPresent", "Never")),
-        "image_pull_secrets": v.texts("image_pull_secrets"),
-        "container": v.text("container", NAME),
+        "image_pull_secrets": v.texts("image_pull_secrets", OBJECT_NAME, OBJECT_NAME_FORM),
+        "container": v.text("container", NAME, NAME_FORM),
         "nodes": v.nodes(),
         "tolerations": v.dicts("tolerations"),
         "tool": v.choice("tool", TOOLS),
@@ -60,7 +65,7 @@ def make_settings(variables: dict, prefix: str) -> dict:
         "cross_rail": v.boolean("cross_rail"),
         "max_parallel_links": v.integer("max_parallel_links", 0, 100_000),
         "rdma_cm": v.boolean("rdma_cm"),
-        "extra_options": v.texts("extra_options"),
+        "extra_options": v.words("extra_options"),
         "threshold_percent": v.number("threshold_percent", 0, 100),
         "threshold_gbps": v.number("threshold_gbps", 0, 100_000),
         "threshold_host_percent": 0,

@@ -51,23 +51,25 @@ class UnitError(ValueError):
     """A text that is not the quantity it should be."""
 
 
-def quantity(value: str | int | float) -> int | float:
-    """Return a Kubernetes quantity ("63", "1k", "500m", "8Gi", "1e3") as a number.
+def exact_quantity(value: object) -> Fraction:
+    """Return the exact number behind a Kubernetes quantity: "63", "1k", "500m", "8Gi", "1e3".
 
-    Whole numbers come back as int, others as float.
+    The API server writes quantities in canonical form, so 1000 shares of a device come as "1k".
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise UnitError(f"{value!r} is not a Kubernetes quantity")
-    if isinstance(value, (int, float)):
-        return value
-    match = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = _QUANTITY.fullmatch(str(value).strip())
     if match is None:
         raise UnitError(f"{value!r} is not a Kubernetes quantity such as '63', '1k' or '8Gi'")
     sign, number, exponent, suffix = match.groups()
     figure = Fraction("0" + number if number.startswith(".") else number.rstrip("."))
     figure *= Fraction(10) ** int(exponent) if exponent else _SUFFIX[suffix or ""]
-    if sign == "-":
-        figure = -figure
+    return -figure if sign == "-" else figure
+
+
+def quantity(value: object) -> int | float:
+    """Return a Kubernetes quantity as a number: int where it is whole, else float."""
+    figure = exact_quantity(value)
     return int(figure) if figure.denominator == 1 else float(figure)
 
 

@@ -1,46 +1,13 @@
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 from ansible_collections.k8si.fabric.plugins.plugin_utils.readiness_quantity import (
     adapter_generation,
     count,
-    parse_quantity,
     version_tuple,
 )
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("63", 63),
-        ("0", 0),
-        ("1k", 1000),
-        ("1Ki", 1024),
-        ("1500m", Fraction(3, 2)),
-        ("2e3", 2000),
-        ("2E3", 2000),
-        ("1E", 10**18),
-        ("-1", -1),
-        ("+.5", Fraction(1, 2)),
-        ("5.", 5),
-        (8, 8),
-        ("12345678901234567890Ei", 12345678901234567890 * 2**60),
-    ],
-)
-def test_quantity(text, value):
-    assert parse_quantity(text) == value
-
-
-@pytest.mark.parametrize(
-    "text", ["", "k", "1kk", "1 k", "1K", "one", "1e", None, True, [], "1e9999"]
-)
-def test_no_quantity(text):
-    with pytest.raises(ValueError, match="no Kubernetes quantity"):
-        parse_quantity(text)
 
 
 @given(st.integers(min_value=0, max_value=10**6))

@@ -41,6 +41,11 @@ def test_nodes_by_name():
     assert make_settings({**VARIABLES, "nodes": ["a", "b", "a"]}, PREFIX)["nodes"] == ["a", "b"]
 
 
+def test_pull_secrets_may_have_dots_in_their_names():
+    made = make_settings({**VARIABLES, "image_pull_secrets": "reg.example.com,b"}, PREFIX)
+    assert made["image_pull_secrets"] == ["reg.example.com", "b"]
+
+
 def test_several_rails():
     several = {**VARIABLES, "networks": ["net-a", "net-b"], "devices": ["mlx5_0", "mlx5_1"]}
     rails = make_settings(several, PREFIX)["rails"]
@@ -73,7 +78,9 @@ def test_gpu():
         ("timeout", "soon", "it must be a number"),
         ("bidirectional", "maybe", "true or false"),
         ("tool", "rm", "one of ib_write_bw"),
-        ("namespace", "Default", "the form"),
+        ("namespace", "Default", "a name of lower-case letters, digits and hyphens"),
+        ("image_pull_secrets", ["a_b"], "lower-case letters, digits, hyphens and dots"),
+        ("threshold_percent", "nan", "from 0 to 100"),
         ("networks", ["a b"], "the form"),
         ("networks", ["a", "a"], "a network of its own"),
         ("networks", ["a", "b", "c"], "ok"),

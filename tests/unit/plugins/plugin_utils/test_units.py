@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from ansible_collections.k8si.fabric.plugins.plugin_utils import units
 
@@ -43,6 +45,36 @@ def test_not_a_quantity(text: object) -> None:
 def test_gbps_from_mib() -> None:
     assert units.gbps_from_mib_per_second(22292.76) == 187.005225
     assert units.gbps_from_mib_per_second(0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("63", 63),
+        ("0", 0),
+        ("1k", 1000),
+        ("1Ki", 1024),
+        ("1500m", Fraction(3, 2)),
+        ("2e3", 2000),
+        ("2E3", 2000),
+        ("1E", 10**18),
+        ("-1", -1),
+        ("+.5", Fraction(1, 2)),
+        ("5.", 5),
+        (8, 8),
+        ("12345678901234567890Ei", 12345678901234567890 * 2**60),
+    ],
+)
+def test_exact_quantity(text, value):
+    assert units.exact_quantity(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "k", "1kk", "1 k", "1K", "one", "1e", None, True, [], "1e9999"]
+)
+def test_no_exact_quantity(text):
+    with pytest.raises(ValueError, match="not a Kubernetes quantity"):
+        units.exact_quantity(text)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads single values of role deploy's variables; every error names the variable, the value and what is allowed. Pure."""
+"""Reads single values of role variables; every error names the variable, the value and what is allowed. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from typing import Any
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123 label
 INTERFACE = re.compile(r"[^\s/:@,#]{1,15}")  # IFNAMSIZ is 16 with the closing zero
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+NAME_FORM = "a name of lower-case letters, digits and hyphens"
+OBJECT_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)  # RFC 1123 subdomain
+OBJECT_NAME_FORM = "a name of lower-case letters, digits, hyphens and dots"
 HEX4 = re.compile(r"[0-9a-f]{4}")
 
 
@@ -39,7 +44,7 @@ class Values:
         if not isinstance(value, str) or not value.strip():
             raise self.bad(name, "it must be a text that is not empty")
         if pattern and not pattern.fullmatch(value):
-            raise self.bad(name, f"it must be {form}")
+            raise self.bad(name, f"it must be {form or f'of the form {pattern.pattern}'}")
         return value
 
     def optional_text(self, name: str) -> str:
@@ -97,6 +102,19 @@ class Values:
         if not low <= int(text) <= high:
             raise self.bad(name, f"it must be from {low} to {high}")
         return int(text)
+
+    def number(self, name: str, low: float, high: float) -> int | float:
+        """A finite number; int where it is whole."""
+        value = self.raw(name)
+        try:
+            figure = float(value)
+        except (TypeError, ValueError):
+            raise self.bad(name, "it must be a number") from None
+        if isinstance(value, bool):
+            raise self.bad(name, "it must be a number")
+        if not low <= figure <= high:
+            raise self.bad(name, f"it must be from {low} to {high}")
+        return int(figure) if figure == int(figure) else figure
 
     def refuse_unknown(self, known: Sequence[str]) -> None:
         """Raises for a key that is none of `known`, with the nearest one."""
