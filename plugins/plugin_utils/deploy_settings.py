@@ -186,6 +186,4 @@ def variables_for_tests(settings: Settings) -> dict[str, Any]:
         out["fabric_namespace"] = settings["namespace"]
     if settings["operator_namespace"] != "nvidia-network-operator":
         out["fabric_operator_namespace"] = settings["operator_namespace"]
-    if not networks:
-        out |= {"rdma_test_rdma_cm": False, "gpudirect_test_rdma_cm": False}
     return out

@@ -162,7 +162,7 @@ def _endpoint(
 ) -> tuple[dict, str]:
     """(the endpoint, a note about the choice of its GPU)."""
     probe = _usable_probe(result, settings)
-    network = _network(pod, rail, settings)
+    network = _network(pod, rail)
     device, port, gid = _device(probe, network, rail, settings)
     facts = probe["devices"][device]["ports"][port]
     if not facts["active"]:
@@ -236,14 +236,9 @@ def _usable_probe(result: dict | None, settings: dict) -> dict:
     return probe
 
 
-def _network(pod: dict, rail: dict, settings: dict) -> dict | None:
+def _network(pod: dict, rail: dict) -> dict | None:
     """The secondary network of the rail; None where the rail has none (then the pod IP only carries the exchange of addresses)."""
     if not rail["network"]:
-        if settings["rdma_cm"]:
-            raise _Problem(
-                "no_network_status",
-                "-R needs the address of a secondary network and none is configured for this rail",
-            )
         return None
     try:
         network = secondary_network(pod, rail["network"])

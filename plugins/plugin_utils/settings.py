@@ -40,6 +40,7 @@ def make_settings(variables: dict, prefix: str) -> dict:
     """
     v = Reader(variables, prefix)
     memory = v.choice("memory", ("host", "cuda"))
+    rails = v.rails()
     settings = {
         "test": v.text("test"),
         "memory": memory,
@@ -64,7 +65,6 @@ def make_settings(variables: dict, prefix: str) -> dict:
         "rail_mode": v.choice("rail_mode", ("serial", "parallel")),
         "cross_rail": v.boolean("cross_rail"),
         "max_parallel_links": v.integer("max_parallel_links", 0, 100_000),
-        "rdma_cm": v.boolean("rdma_cm"),
         "extra_options": v.words("extra_options"),
         "threshold_percent": v.number("threshold_percent", 0, 100),
         "threshold_gbps": v.number("threshold_gbps", 0, 100_000),
@@ -74,7 +74,8 @@ def make_settings(variables: dict, prefix: str) -> dict:
         "timeout_s": v.number("timeout", 1, 86_400),
         "pod_timeout_s": v.number("pod_timeout", 1, 86_400),
         "pod_lifetime_s": v.integer("pod_lifetime", 60, 604_800),
-        "rails": v.rails(),
+        "rails": rails,
+        "rdma_cm": _rdma_cm(v, rails),
         "gpu_resource": "",
         "gpu_count": 0,
         "cuda_device": 0,
@@ -94,6 +95,25 @@ def make_settings(variables: dict, prefix: str) -> dict:
             settings["host_gbps"] = _host_figures(v.raw("host_result"))
     _check_together(settings, prefix)
     return settings
+
+
+def _rdma_cm(v: Reader, rails: list[dict]) -> bool:
+    """Whether to connect by rdma_cm: it needs the address of a secondary network on every rail; `auto`: where there is one."""
+    bare = [str(rail["index"]) for rail in rails if not rail["network"]]
+    automatic = v.raw("rdma_cm") == "auto"
+    if bare and len(bare) < len(rails) and automatic:
+        raise v.bad(
+            "rdma_cm",
+            f"rail {', '.join(bare)} has no network and others have one; set it to false to connect all without rdma_cm",
+        )
+    wanted = not bare if automatic else v.boolean("rdma_cm")
+    if wanted and bare:
+        raise v.bad(
+            "rdma_cm",
+            f"rdma_cm (-R) needs the address of a secondary network and rail {', '.join(bare)} has none; name it in"
+            f" {v.prefix}networks, or set {v.prefix}rdma_cm to false: then the pod IP carries the exchange of queue pairs",
+        )
+    return wanted
 
 
 def _host_figures(result: dict | None) -> dict[str, float]:

@@ -367,13 +367,9 @@ def test_the_defaults_need_nothing_said_to_the_tests() -> None:
     assert variables_for_tests(make_settings(data.variables())) == {}
 
 
-def test_ib_shared_tells_that_the_tests_cannot_use_rdma_cm() -> None:
+def test_ib_shared_tells_that_there_is_no_network() -> None:
     settings = make_settings(data.variables(**data.DEPLOYMENTS["ib-shared"]))
-    assert variables_for_tests(settings) == {
-        "fabric_networks": [],
-        "rdma_test_rdma_cm": False,
-        "gpudirect_test_rdma_cm": False,
-    }
+    assert variables_for_tests(settings) == {"fabric_networks": []}
 
 
 def test_sriov_asks_the_chart_for_its_operator() -> None:

@@ -116,14 +116,6 @@ def test_infiniband_without_a_secondary_network_is_tested_by_lid():
     assert end["address"] == "10.244.1.31" and end["gid_index"] is None
 
 
-def test_rdma_cm_without_a_secondary_network_is_refused():
-    settings = make_settings({**VARIABLES, "networks": []}, "rdma_test_")
-    found = only_finding(
-        build(pods_of("macvlan-pair")[0], probe_text(view_of("ib-link")), settings)
-    )
-    assert found["code"] == "no_network_status"
-
-
 def test_ipoib_is_matched_by_the_port_guid():
     view = view_of("ib-link")
     mac = "80:00:02:08:fe:80:00:00:00:00:00:00:02:00:5e:00:00:53:00:01"

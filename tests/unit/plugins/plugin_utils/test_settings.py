@@ -46,6 +46,22 @@ def test_pull_secrets_may_have_dots_in_their_names():
     assert made["image_pull_secrets"] == ["reg.example.com", "b"]
 
 
+def test_rdma_cm_where_there_are_networks():
+    assert make_settings({**VARIABLES, "rdma_cm": "auto"}, PREFIX)["rdma_cm"] is True
+    bare = {**VARIABLES, "networks": []}
+    assert make_settings({**bare, "rdma_cm": "auto"}, PREFIX)["rdma_cm"] is False
+    assert make_settings({**bare, "rdma_cm": "no"}, PREFIX)["rdma_cm"] is False
+    with pytest.raises(
+        ValueError,
+        match=r"rdma_test_rdma_cm=True: rdma_cm \(-R\) needs the address of a secondary net",
+    ):
+        make_settings({**bare, "rdma_cm": True}, PREFIX)
+    mixed = {**VARIABLES, "rails": [{"network": "a"}, {"device": "mlx5_1"}]}
+    with pytest.raises(ValueError, match="rail 1 has no network and others have one"):
+        make_settings({**mixed, "rdma_cm": "auto"}, PREFIX)
+    assert make_settings({**mixed, "rdma_cm": False}, PREFIX)["rdma_cm"] is False
+
+
 def test_several_rails():
     several = {**VARIABLES, "networks": ["net-a", "net-b"], "devices": ["mlx5_0", "mlx5_1"]}
     rails = make_settings(several, PREFIX)["rails"]
@@ -121,7 +137,7 @@ def test_bad_selectors(value):
 
 def test_rails_one_by_one():
     rails = [{"network": "a", "resource": "rdma/x"}, {"device": "mlx5_3", "port": "2"}]
-    made = make_settings({**VARIABLES, "rails": rails}, PREFIX)["rails"]
+    made = make_settings({**VARIABLES, "rails": rails, "rdma_cm": False}, PREFIX)["rails"]
     assert made == [
         {"index": 0, "network": "a", "resource": "rdma/x", "device": "", "port": 0},
         {"index": 1, "network": "", "resource": "", "device": "mlx5_3", "port": 2},
