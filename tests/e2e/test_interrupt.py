@@ -112,3 +112,24 @@ def test_a_misspelt_variable_is_an_error(cluster):
     output = run.communicate(timeout=60)[0]
     assert run.returncode != 0
     assert "rdma_test_treshold_percent (did you mean rdma_test_threshold_percent?)" in output
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        (
+            "report_baselin=old.json",
+            "unknown variable report_baselin (did you mean report_baseline?)",
+        ),
+        ("report_baseline=no_such.json", "report_baseline=no_such.json: there is no such file"),
+        ("report_formats=pdf", "report_formats"),
+    ],
+)
+def test_what_is_wrong_with_the_report_is_told_before_anything_is_measured(
+    cluster, variable, words
+):
+    run = cluster.playbook("validate.yml", "--tags", "rdma", "-e", variable)
+    output = run.communicate(timeout=60)[0]
+    assert run.returncode != 0
+    assert "Nothing was run: " in output and words in output, output
+    assert "create pods" not in " ".join(cluster.state()["requests"])
