@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ansible_collections.k8si.fabric.plugins.plugin_utils import words
-from ansible_collections.k8si.fabric.plugins.plugin_utils.report_compare import (
-    compare,
-    read_baseline,
-)
+from ansible_collections.k8si.fabric.plugins.plugin_utils.report_compare import compare
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_document import make_document
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_html import to_html
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_json import to_json
@@ -18,6 +15,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.report_junit import to
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_markdown import to_markdown
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_nodes import worst
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_prometheus import to_prometheus
+from ansible_collections.k8si.fabric.plugins.plugin_utils.results_file import read_results
 
 #: format -> (name of the file, its writer)
 FORMATS: dict[str, tuple[str, Callable[[dict], str]]] = {
@@ -46,7 +44,7 @@ def make_report(facts: dict, settings: dict, context: dict) -> dict:
     document = make_document(facts, context)
     if context.get("baseline"):
         try:
-            before = read_baseline(context["baseline"], settings["baseline"])
+            before = read_results(context["baseline"], settings["baseline"])
             document["comparison"] = compare(document, before, settings["tolerance_percent"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problems.append(f"report_baseline: {_words(error, settings['baseline'])}")

@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils.report_document import SCHEMA_VERSION
+from ansible_collections.k8si.fabric.plugins.plugin_utils.evidence import lane_of
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_text import count, natural
 from ansible_collections.k8si.fabric.plugins.plugin_utils.words import gbps, place
 
@@ -20,22 +19,6 @@ _PARAMETERS = (
     *("tool", "sizes", "duration_s", "iterations", "qps", "bidirectional", "rdma_cm"),
     *("image", "threshold_percent", "threshold_gbps", "cuda_method", "extra_options"),
 )
-
-
-def read_baseline(text: str, name: str) -> dict:
-    """The document of an earlier run. ValueError, with a sentence that names `name`, for anything that is none."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{name} is not JSON: {error}") from error
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if not isinstance(version, str) or not isinstance(document.get("tests"), list):
-        raise ValueError(f"{name} is not a results.json of this collection")
-    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise ValueError(
-            f"{name} has schema version {version}, this collection reads {SCHEMA_VERSION}"
-        )
-    return document
 
 
 def compare(now: dict, before: dict, tolerance_percent: float) -> dict:
@@ -82,11 +65,11 @@ def _urgency(change: dict) -> tuple:
 
 
 def _by_key(document: dict) -> dict[tuple, dict]:
-    """Links by (test, rail, server node, client node); of several the worst."""
+    """Links by (test, lane, server node, client node); of several the worst."""
     found: dict[tuple, dict] = {}
     for test in document["tests"]:
         for link in test.get("links") or []:
-            key = (test.get("test"), link["rail"], link["server_node"], link["client_node"])
+            key = (test.get("test"), lane_of(link), link["server_node"], link["client_node"])
             other = found.get(key)
             if other is None or _badness(link) > _badness(other):
                 found[key] = link
@@ -128,10 +111,11 @@ def _links(now: dict, before: dict, tolerance: float, told: set[str]) -> tuple[l
     new, old = _by_key(now), _by_key(before)
     changes, same = [], 0
     for key in {**old, **new}:
-        test, rail, server, client = key
+        test, (client_rail, rail), server, client = key
         if test in told:
             continue
-        what = f"{test}, rail {rail}: {client} to {server}"
+        rails = f"rail {rail}" if client_rail == rail else f"rail {client_rail} to rail {rail}"
+        what = f"{test}, {rails}: {client} to {server}"
         a, b = old.get(key), new.get(key)
         difference = _difference(a, b)
         if a is None:

@@ -11,8 +11,7 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils import words
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_nodes import judge_nodes
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_rounds import group_rounds
 from ansible_collections.k8si.fabric.plugins.plugin_utils.report_text import iso, moment, plain
-
-SCHEMA_VERSION = "1.0"
+from ansible_collections.k8si.fabric.plugins.plugin_utils.results_file import SCHEMA_VERSION
 
 # What the parser keeps for its own proof; nothing in a report needs it.
 _PARSER_ONLY = ("printed", "unit_proven", "run", "line")

@@ -8,6 +8,7 @@ the variable, the value and what is allowed.
 
 from __future__ import annotations
 
+from ansible_collections.k8si.fabric.plugins.plugin_utils.baseline import make_baseline
 from ansible_collections.k8si.fabric.plugins.plugin_utils.commands import LATENCY_TOOLS, TOOLS
 from ansible_collections.k8si.fabric.plugins.plugin_utils.rounds import PLANS
 from ansible_collections.k8si.fabric.plugins.plugin_utils.settings_reader import (
@@ -24,16 +25,18 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.values import (
 CUDA_METHODS = ("auto", "peermem", "dmabuf")
 
 
-def make_settings(variables: dict, prefix: str) -> dict:
+def make_settings(variables: dict, prefix: str, baseline_text: str | None = None) -> dict:
     """Checks and converts the variables of a test role.
 
     Args:
         variables: the role's variables without their prefix: {`namespace`: …, `nodes`: …, …}.
         prefix: `rdma_test_` or `gpudirect_test_`, for the words of errors.
+        baseline_text: what the file `baseline` holds; null when it could not be read.
 
     Returns:
         The same names with proper types, plus `rails`: [{index, network, resource, device, port}] and
-        `host_gbps`: {link id: Gb/s in host memory}, where a threshold needs it.
+        `host_gbps`: {link id: Gb/s in host memory}, where a threshold needs it, and `baseline`: null, or what
+        `baseline.make_baseline` returns.
 
     Raises:
         ValueError: with a sentence that names variable, value and what is allowed.
@@ -82,6 +85,7 @@ def make_settings(variables: dict, prefix: str) -> dict:
         "cuda_method": "",
         "host_passed": v.raw("host_passed"),
         "host_gbps": {},
+        "baseline": None,
     }
     if memory == "cuda":
         settings["gpu_resource"] = v.text("gpu_resource", RESOURCE)
@@ -94,6 +98,9 @@ def make_settings(variables: dict, prefix: str) -> dict:
         if settings["threshold_host_percent"]:
             settings["host_gbps"] = _host_figures(v.raw("host_result"))
     _check_together(settings, prefix)
+    if v.given("baseline"):
+        tolerance = v.number("baseline_tolerance", 0, 100)
+        settings["baseline"] = _baseline(v, baseline_text, settings, tolerance)
     return settings
 
 
@@ -114,6 +121,15 @@ def _rdma_cm(v: Reader, rails: list[dict]) -> bool:
             f" {v.prefix}networks, or set {v.prefix}rdma_cm to false: then the pod IP carries the exchange of queue pairs",
         )
     return wanted
+
+
+def _baseline(v: Reader, text: str | None, settings: dict, tolerance: float) -> dict:
+    if not text:
+        raise v.bad("baseline", "there is no such file, it is empty, or it cannot be read")
+    try:
+        return make_baseline(text, "this file", settings, tolerance)
+    except ValueError as error:
+        raise v.bad("baseline", str(error)) from error
 
 
 def _host_figures(result: dict | None) -> dict[str, float]:

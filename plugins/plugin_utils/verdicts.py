@@ -8,7 +8,7 @@ threshold. `slow` is measured and below; `failed` could not be measured and carr
 
 from __future__ import annotations
 
-from ansible_collections.k8si.fabric.plugins.plugin_utils import diagnosis, units
+from ansible_collections.k8si.fabric.plugins.plugin_utils import baseline, diagnosis, units
 from ansible_collections.k8si.fabric.plugins.plugin_utils.commands import LATENCY_TOOLS
 from ansible_collections.k8si.fabric.plugins.plugin_utils.fleet import outliers, pair_sums
 from ansible_collections.k8si.fabric.plugins.plugin_utils.localise import localise
@@ -92,9 +92,8 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
         host_passed=settings.get("host_passed"),
     )
     latency = settings["tool"] in LATENCY_TOOLS
-    limit = (
-        {"gbps": None, "words": ""} if latency else threshold(server, client, settings, link["id"])
-    )
+    limits = _limits(server, client, settings, link["id"])
+    limit = (min if latency else max)(limits, key=lambda k: k["figure"] or 0.0)
     best = run["best"] or {}
     quickest = _quickest(run["rows"]) if latency and run["measured"] else {}
     judged = {
@@ -108,7 +107,7 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
         "line_rate_gbps": min(
             (e["line_rate_gbps"] for e in (server, client) if e["line_rate_gbps"]), default=None
         ),
-        "threshold_gbps": limit["gbps"],
+        "threshold_gbps": None if latency else limit["figure"],
         "threshold_words": limit["words"],
         "rows": run["rows"],
         "finding": None,
@@ -121,7 +120,7 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
     if latency:
         judged["latency_us"] = quickest.get("latency_average_us")
         judged["latency_p99_us"] = quickest.get("latency_p99_us")
-        judged["threshold_us"] = settings["threshold_us"]
+        judged["threshold_us"] = limit["figure"]
     if settings["memory"] == "cuda":
         judged["gpu_paths"] = {"server": server["gpu_path"], "client": client["gpu_path"]}
     where = {
@@ -134,18 +133,14 @@ def _judge_link(link, server_run, client_run, server, client, settings) -> dict:
     if run["measured"]:
         finding = _path_finding(run["parsed"], server, client)
         if finding is None and latency:
-            judged["verdict"], finding = _judge_latency(quickest, settings)
-        elif finding is None and limit["gbps"] is None:
+            judged["verdict"], finding = _judge_latency(quickest, limits)
+        elif finding is None and limits[0]["figure"] is None:
             finding = diagnosis.finding(
-                "no_line_rate", seen=f"{limit['words']}: {_rates(server, client)}"
+                "no_line_rate", seen=f"{limits[0]['words']}: {_rates(server, client)}"
             )
-        elif finding is None and best["bandwidth_average_gbps"] < limit["gbps"]:
-            judged["verdict"] = SLOW
-            finding = diagnosis.finding(
-                "gpu_slow_link" if settings["memory"] == "cuda" else "slow_link",
-                seen=f"{best['bandwidth_average_gbps']:g} Gb/s on average at best (messages of {best['bytes']} bytes);"
-                f" required {limit['gbps']:g} Gb/s ({limit['words']}){_path_words(server, client, settings)}",
-            )
+        elif finding is None:
+            ends = _path_words(server, client, settings)
+            judged["verdict"], finding = _judge_bandwidth(best, limits, ends)
         if finding is None:
             return {**judged, "verdict": PASSED}
     if finding is None:
@@ -169,18 +164,44 @@ def _quickest(rows: list[dict]) -> dict:
     return min(known, key=lambda row: row["latency_average_us"], default={})
 
 
-def _judge_latency(quickest: dict, settings: dict) -> tuple[str, dict | None]:
+def _limits(server: dict, client: dict, settings: dict, link_id: str) -> list[dict]:
+    """[{figure, words, code}] that a link must reach, or for latency stay below: the threshold, then its own earlier figure."""
+    if settings["tool"] in LATENCY_TOOLS:
+        limits = [{"figure": settings["threshold_us"], "words": "", "code": "high_latency"}]
+    else:
+        code = "gpu_slow_link" if settings["memory"] == "cuda" else "slow_link"
+        plain = threshold(server, client, settings, link_id)
+        limits = [{"figure": plain["gbps"], "words": plain["words"], "code": code}]
+    earlier = baseline.limit(link_id, settings)
+    return [*limits, {**earlier, "code": "regression"}] if earlier else limits
+
+
+def _judge_bandwidth(best: dict, limits: list[dict], ends: str) -> tuple[str, dict | None]:
+    """The first limit that is missed tells; ends: words about both ends."""
+    for limit in limits:
+        if best["bandwidth_average_gbps"] < limit["figure"]:
+            return SLOW, diagnosis.finding(
+                limit["code"],
+                seen=f"{best['bandwidth_average_gbps']:g} Gb/s on average at best (messages of {best['bytes']} bytes);"
+                f" required {limit['figure']:g} Gb/s ({limit['words']}){ends}",
+            )
+    return PASSED, None
+
+
+def _judge_latency(quickest: dict, limits: list[dict]) -> tuple[str, dict | None]:
     if not quickest:
         return FAILED, diagnosis.finding(
             "no_result", seen="the table has no latency that is a number"
         )
-    if quickest["latency_average_us"] <= settings["threshold_us"]:
-        return PASSED, None
-    return SLOW, diagnosis.finding(
-        "high_latency",
-        seen=f"{quickest['latency_average_us']:g} µs on average at best (messages of {quickest['bytes']} bytes);"
-        f" required {settings['threshold_us']:g} µs at most",
-    )
+    for limit in limits:
+        if quickest["latency_average_us"] > limit["figure"]:
+            words = f" ({limit['words']})" if limit["words"] else ""
+            return SLOW, diagnosis.finding(
+                limit["code"],
+                seen=f"{quickest['latency_average_us']:g} µs on average at best (messages of {quickest['bytes']} bytes);"
+                f" required {limit['figure']:g} µs at most{words}",
+            )
+    return PASSED, None
 
 
 def _path_finding(parsed: dict, server: dict, client: dict) -> dict | None:
@@ -289,7 +310,7 @@ def conclude(state: dict, settings: dict) -> dict:
         "round_count": state["rounds"],
         "outliers": outliers(links, settings["outlier_percent"]),
         "pairs": pair_sums(links) if settings["rail_mode"] == "parallel" else [],
-        "notes": state["notes"],
+        "notes": state["notes"] + baseline.notes(links, settings),
     }
 
 
@@ -297,7 +318,7 @@ def _parameters(state: dict, settings: dict) -> dict:
     """The settings, with what `auto` came to; without the figures that thresholds were made from."""
     method = next((e["cuda_method"] for e in state["endpoints"] if "cuda_method" in e), None)
     chosen = {"cuda_method": method} if method else {}
-    return {k: v for k, v in {**settings, **chosen}.items() if k != "host_gbps"}
+    return {k: v for k, v in {**settings, **chosen}.items() if k not in ("host_gbps", "baseline")}
 
 
 def failed_task_finding(result: dict, task: str) -> dict:

@@ -26,9 +26,14 @@ VARIABLES = {
 }
 
 
-def run_role(cluster, folder, variables: dict) -> dict:
-    """The result that the role leaves, whether it passed or not."""
+def run_role(cluster, folder, variables: dict, report: bool = False) -> dict:
+    """The result that the role leaves, whether it passed or not; with `report` also results.json in the folder."""
     target = folder / "result.json"
+    target.unlink(missing_ok=True)
+    write = {
+        "ansible.builtin.include_role": {"name": "k8si.fabric.report"},
+        "vars": {"report_dir": str(folder), "report_formats": ["json"]},
+    }
     role = {"ansible.builtin.include_role": {"name": "k8si.fabric.rdma_test"}}
     keep = {
         "ansible.builtin.copy": {
@@ -43,7 +48,7 @@ def run_role(cluster, folder, variables: dict) -> dict:
         "connection": "local",
         "gather_facts": False,
         "vars": variables,
-        "tasks": [{"block": [role], "always": [keep]}],
+        "tasks": [{"block": [role], "always": [keep, *([write] if report else [])]}],
     }
     path = folder / "fleet.yml"
     path.write_text(yaml.safe_dump([play]), encoding="utf-8")
@@ -69,3 +74,30 @@ def test_a_bad_port_and_a_bad_path(cluster, tmp_path):
     assert result["round_count"] == 4 + len(retests)  # two rails, both directions, then retests
     assert max(wave for _round, wave in retests) <= 2
     assert not [p for p in cluster.state()["pods"] if p["namespace"] == "default"]
+
+
+def test_a_link_that_got_slower_since_an_earlier_run(cluster, tmp_path):
+    variables = {"rdma_test_nodes": "all", "rdma_test_sizes": 65536}
+    first = run_role(cluster, tmp_path, variables, report=True)
+    assert first["passed"]
+    baseline = tmp_path / "results.json"
+    variables["rdma_test_baseline"] = str(baseline)
+    assert run_role(cluster, tmp_path, variables)["passed"]
+
+    # as if the path between two nodes had been a third faster then
+    document = json.loads(baseline.read_text(encoding="utf-8"))
+    for link in document["tests"][0]["links"]:
+        if {link["server_node"], link["client_node"]} == set(PATH):
+            link["bandwidth_average_gbps"] *= 1.3
+    baseline.write_text(json.dumps(document), encoding="utf-8")
+    result = run_role(cluster, tmp_path, variables)
+    assert (result["verdict"], result["reason"]) == ("slow", "regression")
+    (finding,) = result["findings"]
+    assert finding["localisation"] == "bad_path" and finding["where"]["nodes"] == PATH
+    assert "the same link in run" in finding["seen"]
+    assert any("held against the threshold alone: " in words for words in result["notes"])
+
+    # and an error before anything is measured where the figures are of something else
+    variables["rdma_test_qps"] = 2
+    with pytest.raises(AssertionError, match="qps 1 then, 2 now"):
+        run_role(cluster, tmp_path, variables)

@@ -36,6 +36,8 @@ VARIABLES = {
     "threshold_gbps": 0,
     "threshold_us": 0,
     "outlier_percent": 5,
+    "baseline": "",
+    "baseline_tolerance": 5,
     "rails": [],
     "timeout": 300,
     "pod_timeout": 300,

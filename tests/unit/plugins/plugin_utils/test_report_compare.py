@@ -6,10 +6,8 @@ import copy
 import json
 
 import pytest
-from ansible_collections.k8si.fabric.plugins.plugin_utils.report_compare import (
-    compare,
-    read_baseline,
-)
+from ansible_collections.k8si.fabric.plugins.plugin_utils.report_compare import compare
+from ansible_collections.k8si.fabric.plugins.plugin_utils.results_file import read_results
 
 from .test_report import document
 
@@ -127,10 +125,10 @@ def test_the_worst_comes_first():
 )
 def test_what_is_no_baseline(text, words):
     with pytest.raises(ValueError, match=words):
-        read_baseline(text, "old.json")
+        read_results(text, "old.json")
 
 
 def test_a_newer_minor_version_is_read():
     old = copy.deepcopy(document("two"))
     old["schema_version"] = "1.7"
-    assert read_baseline(json.dumps(old), "old.json")["run"]["id"] == "260302-093000-1a2b"
+    assert read_results(json.dumps(old), "old.json")["run"]["id"] == "260302-093000-1a2b"

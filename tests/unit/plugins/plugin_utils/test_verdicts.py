@@ -299,7 +299,8 @@ def test_latency(limit, verdict):
     ]
     quickest = verdicts._quickest(rows)
     assert quickest["bytes"] == 2
-    found, finding = verdicts._judge_latency(quickest, {**LATENCY, "threshold_us": limit})
+    limits = verdicts._limits(endpoint(1), endpoint(2), {**LATENCY, "threshold_us": limit}, "l")
+    found, finding = verdicts._judge_latency(quickest, limits)
     assert found == verdict
     if verdict == "slow":
         assert finding["code"] == "high_latency"
@@ -308,7 +309,7 @@ def test_latency(limit, verdict):
 
 def test_a_latency_that_is_no_number_is_no_pass():
     row = {"bytes": 2, "latency_average_us": None}
-    verdict, finding = verdicts._judge_latency(verdicts._quickest([row]), LATENCY)
+    verdict, finding = verdicts._judge_latency(verdicts._quickest([row]), [])
     assert (verdict, finding["code"]) == ("failed", "no_result")
 
 
@@ -326,6 +327,47 @@ def test_gpu_memory_against_the_same_link_in_host_memory():
     assert verdicts.threshold(endpoint(1), endpoint(2), settings, "m")["gbps"] == 360.0
     none = verdicts.threshold(endpoint(1), endpoint(2), {**settings, "threshold_percent": 0}, "m")
     assert none["gbps"] is None and "no figure" in none["words"]
+
+
+BASELINE = {"run": "r0", "started": "2026-01-08T09:00:00Z", "tolerance_percent": 5}
+
+
+@pytest.mark.parametrize(
+    ("gbps", "figures", "verdict", "code", "required"),
+    [
+        (372.4, {LINK["id"]: 392.0}, "passed", None, 372.4),
+        (372.3, {LINK["id"]: 392.0}, "slow", "regression", 372.4),
+        (372.3, {"another -> one": 392.0}, "passed", None, 360.0),
+        (359.9, {LINK["id"]: 392.0}, "slow", "slow_link", 372.4),
+        (359.9, {LINK["id"]: 200.0}, "slow", "slow_link", 360.0),
+    ],
+)
+def test_a_link_against_its_own_earlier_figure(gbps, figures, verdict, code, required):
+    judged = judge(gbps, {**ONE_SIZE, "baseline": {**BASELINE, "figures": figures}})
+    assert (judged["verdict"], judged["code"], judged["threshold_gbps"]) == (
+        verdict,
+        code,
+        required,
+    )
+    if code == "regression":
+        assert (
+            "372.3 Gb/s on average at best (messages of 65536 bytes); required 372.4 Gb/s"
+            " (95 % of 392 Gb/s, the same link in run r0 of 2026-01-08T09:00:00Z)"
+        ) in judged["finding"]["seen"]
+
+
+@pytest.mark.parametrize(
+    ("latency", "code"), [(2.6, None), (2.7, "regression"), (3.1, "high_latency")]
+)
+def test_a_latency_against_its_own_earlier_figure(latency, code):
+    settings = {**LATENCY, "baseline": {**BASELINE, "figures": {"l": 2.5}}}
+    limits = verdicts._limits(endpoint(1), endpoint(2), settings, "l")
+    _verdict, finding = verdicts._judge_latency({"bytes": 2, "latency_average_us": latency}, limits)
+    assert (finding or {}).get("code") == code
+    if code == "regression":
+        assert (
+            "required 2.62 µs at most (105 % of 2.5 µs, the same link in run r0" in finding["seen"]
+        )
 
 
 # ---- the whole test
