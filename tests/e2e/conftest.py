@@ -25,6 +25,7 @@ class Cluster:
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build" / "collections"),
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "KUBECONFIG": str(folder / "kubeconfig-fabric"),
         }
 
@@ -51,7 +52,7 @@ class Cluster:
         return subprocess.Popen(
             ["ansible-playbook", str(ROOT / "playbooks" / name), *words],
             env=self.env,
-            cwd=ROOT,
+            cwd=self.folder,  # the report goes there
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
