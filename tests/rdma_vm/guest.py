@@ -10,7 +10,7 @@ from . import image as images
 from . import machine, snapshot
 from .cache import default_cache
 from .machine import DEFAULT_LIFETIME_S, Keeper, Machine
-from .node import Node, rails_of_group_node, rails_of_guest_node
+from .node import Node, pod_address, rails_of_group_node, rails_of_guest_node
 from .shape import MAX_NODES, MAX_RAILS, Shape
 
 MAX_GUESTS = 8
@@ -84,7 +84,7 @@ class GuestGroup(_Fabric):
     """One guest per node, joined by a switch: node i has device mlx5_0, interface net1 and address 10.9.0.(i+1).
 
     With `rails` > 1 node i has also mlx5_1, net2, 10.9.1.(i+1) and so on, each rail on a switch of its own. Here
-    `-R` really crosses the fabric.
+    `-R` really crosses the fabric. A cluster network of its own, 10.8.0.(i+1) on `pods`, is for what has no RDMA.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class GuestGroup(_Fabric):
             raise ValueError(f"nodes: {nodes} is not in 1..{MAX_GUESTS}")
         super().__init__(group_shape(rails), nodes, cache, lifetime_s, detached)
         self.nodes = [
-            Node(i, rails_of_group_node(i, rails), machine.port, 1)
+            Node(i, rails_of_group_node(i, rails), machine.port, 1, pod_address(i))
             for i, machine in enumerate(self.machines)
         ]
 

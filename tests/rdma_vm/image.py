@@ -41,7 +41,7 @@ _DROPPED = re.compile(
 )
 
 _GUEST_FILES = Path(__file__).parent / "guest"
-_SCRIPTS = ("attach", "nodes", "neighbours", "processes", "listening")
+_SCRIPTS = ("attach", "join", "nodes", "neighbours", "processes", "listening")
 
 
 @dataclass(frozen=True)

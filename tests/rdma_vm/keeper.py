@@ -125,10 +125,10 @@ def start_qemu(guest: dict, switch: Switch) -> subprocess.Popen[bytes]:
     libc = ctypes.CDLL(None, use_errno=True)
     command = list(guest["command"])
     ends = []
-    for rail in range(guest["rails"]):
-        _unused, end = switch.plug(rail)
+    for number in range(guest["interfaces"]):
+        _unused, end = switch.plug(number)
         ends.append(end)
-        command += ["-netdev", f"socket,id=rail{rail},fd={end.fileno()}"]
+        command += ["-netdev", f"socket,id=net{number},fd={end.fileno()}"]
 
     def in_child() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -130,7 +130,7 @@ def start(
         guests.append(
             {
                 "command": shape.command(image, own, snapshot),
-                "rails": shape.rails,
+                "interfaces": shape.interfaces,
                 "address_space": shape.address_space_bytes,
                 "log": str(own / "log"),
                 "console": str(own / "console"),

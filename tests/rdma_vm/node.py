@@ -43,6 +43,11 @@ def rails_of_group_node(index: int, rails: int) -> tuple[Rail, ...]:
     )
 
 
+def pod_address(index: int) -> str:
+    """The address of node `index` of a group on the cluster network, which has no RDMA and carries plain TCP."""
+    return f"10.8.0.{index + 1}"
+
+
 def _mac(rail: int, index: int) -> str:
     return f"02:00:00:09:{rail:02x}:{index + 1:02x}"
 
@@ -51,13 +56,15 @@ def _mac(rail: int, index: int) -> str:
 class Node:
     """A node: a guest of its own (group), or one of the devices of a shared guest.
 
-    `port` leads to the agent of the guest it is in; `count` is the number of nodes that share that guest.
+    `port` leads to the agent of the guest it is in; `count` is the number of nodes that share that guest. `pod_address`:
+    on the cluster network, where there is one: in a group.
     """
 
     index: int
     rails: tuple[Rail, ...]
     port: int
     count: int
+    pod_address: str = ""
 
     @property
     def name(self) -> str:

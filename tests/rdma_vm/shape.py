@@ -25,7 +25,7 @@ class Shape:
     """A machine as qemu sees it. Both numbers are part of it because a saved state fits no other machine.
 
     `nodes` > 0: that many nodes, on virtual interfaces inside this one guest. `nodes` 0: one node of a group, with
-    `rails` interfaces to the outside.
+    an interface to the outside for each of its `rails` and one for the cluster network of the pods.
     `accelerator`: "tcg" (emulation) or "kvm".
     """
 
@@ -39,11 +39,16 @@ class Shape:
         return f"{self.nodes}-nodes" if self.nodes else f"node-{self.rails}-rails"
 
     @property
+    def interfaces(self) -> int:
+        """To the outside, each on a switch of its own: the rails, then the cluster network."""
+        return 0 if self.nodes else self.rails + 1
+
+    @property
     def address_space_bytes(self) -> int:
         return (self.memory_mib + _TRANSLATION_BUFFER_MIB + _ADDRESS_SPACE_MARGIN_MIB) << 20
 
     def command(self, image: Image, directory: Path, snapshot: Path | None) -> list[str]:
-        """The qemu command, without the back ends of the rails, which the keeper adds.
+        """The qemu command, without the back ends of the interfaces, which the keeper adds.
 
         It boots the image, or restores the snapshot. Its console and monitor are in `directory`.
         """
@@ -59,8 +64,8 @@ class Shape:
             *("-netdev", "user,id=host,ipv6=off,restrict=on,hostfwd=tcp:127.0.0.1:0-:5000"),
             *("-device", "virtio-net-pci,netdev=host,romfile="),
         ]
-        for rail in range(self.rails):
-            command += ["-device", f"virtio-net-pci,netdev=rail{rail},romfile="]
+        for number in range(self.interfaces):
+            command += ["-device", f"virtio-net-pci,netdev=net{number},romfile="]
         if snapshot:
             command += ["-incoming", f"exec:zstd -dcq {shlex.quote(str(snapshot))}"]
         return command

@@ -14,7 +14,7 @@ from .errors import GuestError
 from .image import Image
 from .machine import Machine
 from .monitor import Monitor
-from .node import rails_of_group_node
+from .node import pod_address, rails_of_group_node
 from .process import GuestProcess
 from .shape import Shape, kvm_is_worth_trying, qemu_version
 
@@ -47,7 +47,8 @@ def ensure(shape: Shape, image: Image, cache: Path, index: int) -> Path:
                 ]
                 for rail in rails_of_group_node(index, shape.rails)
             ]
-            _make(path, shape, image, bare, attach)
+            joins = ["/usr/lib/rdma_vm/join", f"net{shape.rails + 1}", f"{pod_address(index)}/24"]
+            _make(path, shape, image, bare, [*attach, joins])
     return path
 
 

@@ -16,11 +16,16 @@ from .backend import GuestBackend
 
 
 class GuestAddresses(Addresses):
-    """On secondary networks, the addresses and interfaces that the guests have. All pods of a node share its guest's."""
+    """The addresses and interfaces that the guests have. All pods of a node share its guest's."""
 
     def __init__(self, config: Config, nodes: list[Node]) -> None:
         super().__init__(config)
         self._nodes = nodes
+
+    def pod(self, index: int) -> tuple[list[str], int]:
+        """That of the guest on the cluster network."""
+        _pool, slot = super().pod(index)
+        return [self._nodes[index - 1].pod_address], slot
 
     def adopt(self, attachment: Attachment, index: int) -> Attachment:
         """The interface with the name, the address and the MAC that it has in the guest, whatever a pool would give."""

@@ -160,6 +160,14 @@ _NUMBERS = {
     "margin": "margin",
     "tos": "TOS",
 }
+# What the parser allows, and the words of its refusal; seen in 6.06.
+_BOUNDS = {
+    "gid-index": (0, 64, "Gid index"),
+    "iters": (5, 100_000_000, "Iteration num"),
+    "qp": (1, 16384, "num of Qps"),
+    "size": (1, 2**31 - 1, "Message Size"),
+    "tx-depth": (1, 15000, "Tx depth"),
+}
 
 
 def parse(argv: list[str], version: str, has_cuda: bool) -> Options:
@@ -252,6 +260,12 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
         raise Refused(out="" if name == "help" else f"Version: {version}\n", usage=name == "help")
     options.seen.append(name)
     number = _number(name, value, version) if name in _NUMBERS else 0
+    if name in _BOUNDS:
+        low, high, words = _BOUNDS[name]
+        if not low <= number <= high:
+            raise Refused(f" {words} should be between {low} and {high}\n{_EXITED}")
+    if name == "duration" and number <= 0:
+        raise Refused(f" Duration period must be positive\n{_EXITED}")
     fields = {
         "ib-port": "ib_port",
         "port": "tcp_port",
@@ -289,8 +303,6 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
     elif name == "connection":
         options.connection = value or "RC"
     elif name == "gid-index":
-        if not 0 <= number <= 64:
-            raise Refused(f" Gid index should be between 0 and 64\n{_EXITED}")
         options.gid_index = number
     elif name == "limit_bw":
         options.limit_bw = float(value or 0)
@@ -317,8 +329,6 @@ def _set(options: Options, name: str, value: str | None, version: str, has_cuda:
 
 
 def _check(options: Options, version: str) -> None:
-    if not 5 <= options.iterations <= 100_000_000:
-        raise Refused(f" Iteration num should be between 5 and 100000000\n{_EXITED}")
     rule = "-" * 87 + "\n"
     if options.iterations % options.post_list:
         raise Refused(

@@ -58,7 +58,7 @@ class Running:
         stubborn = "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
         guest = {
             "command": [sys.executable, "-c", stubborn],
-            "rails": 0,
+            "interfaces": 0,
             "address_space": 4 << 30,
             "log": str(directory / "log"),
             "console": str(directory / "console"),
