@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 
 PORT = "gpu-node-5"
 PATH = ["gpu-node-1", "gpu-node-2"]  # neighbours: the first round measures what is between them
@@ -26,41 +25,9 @@ VARIABLES = {
 }
 
 
-def run_role(cluster, folder, variables: dict, report: bool = False) -> dict:
-    """The result that the role leaves, whether it passed or not; with `report` also results.json in the folder."""
-    target = folder / "result.json"
-    target.unlink(missing_ok=True)
-    write = {
-        "ansible.builtin.include_role": {"name": "k8si.fabric.report"},
-        "vars": {"report_dir": str(folder), "report_formats": ["json"]},
-    }
-    role = {"ansible.builtin.include_role": {"name": "k8si.fabric.rdma_test"}}
-    keep = {
-        "ansible.builtin.copy": {
-            "content": "{{ rdma_test_result | to_json }}",
-            "dest": str(target),
-            "mode": "0600",
-        }
-    }
-    # the role ends with an assertion; what it left is what counts here
-    play = {
-        "hosts": "localhost",
-        "connection": "local",
-        "gather_facts": False,
-        "vars": variables,
-        "tasks": [{"block": [role], "always": [keep, *([write] if report else [])]}],
-    }
-    path = folder / "fleet.yml"
-    path.write_text(yaml.safe_dump([play]), encoding="utf-8")
-    process = cluster.playbook(str(path))
-    output, _none = process.communicate(timeout=600)
-    assert target.exists(), output[-4000:]
-    return json.loads(target.read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("cluster", [BROKEN], indirect=True)
-def test_a_bad_port_and_a_bad_path(cluster, tmp_path):
-    result = run_role(cluster, tmp_path, VARIABLES)
+def test_a_bad_port_and_a_bad_path(cluster):
+    result = cluster.role("rdma_test", VARIABLES)
     assert result["verdict"] == "slow"
     blamed = {f["localisation"]: f["where"] for f in result["findings"]}
     assert len(result["findings"]) == 2
@@ -78,11 +45,11 @@ def test_a_bad_port_and_a_bad_path(cluster, tmp_path):
 
 def test_a_link_that_got_slower_since_an_earlier_run(cluster, tmp_path):
     variables = {"rdma_test_nodes": "all", "rdma_test_sizes": 65536}
-    first = run_role(cluster, tmp_path, variables, report=True)
+    first = cluster.role("rdma_test", variables, report=True)
     assert first["passed"]
     baseline = tmp_path / "results.json"
     variables["rdma_test_baseline"] = str(baseline)
-    assert run_role(cluster, tmp_path, variables)["passed"]
+    assert cluster.role("rdma_test", variables)["passed"]
 
     # as if the path between two nodes had been a third faster then
     document = json.loads(baseline.read_text(encoding="utf-8"))
@@ -90,7 +57,7 @@ def test_a_link_that_got_slower_since_an_earlier_run(cluster, tmp_path):
         if {link["server_node"], link["client_node"]} == set(PATH):
             link["bandwidth_average_gbps"] *= 1.3
     baseline.write_text(json.dumps(document), encoding="utf-8")
-    result = run_role(cluster, tmp_path, variables)
+    result = cluster.role("rdma_test", variables)
     assert (result["verdict"], result["reason"]) == ("slow", "regression")
     (finding,) = result["findings"]
     assert finding["localisation"] == "bad_path" and finding["where"]["nodes"] == PATH
@@ -100,4 +67,4 @@ def test_a_link_that_got_slower_since_an_earlier_run(cluster, tmp_path):
     # and an error before anything is measured where the figures are of something else
     variables["rdma_test_qps"] = 2
     with pytest.raises(AssertionError, match="qps 1 then, 2 now"):
-        run_role(cluster, tmp_path, variables)
+        cluster.role("rdma_test", variables)

@@ -9,8 +9,7 @@ import subprocess
 import time
 
 import pytest
-
-from .conftest import ROOT
+from controller import ROOT
 
 # Real time, one size for a minute: the run is still measuring when it is cut short.
 LONG = ("-e", "rdma_test_sizes=65536", "-e", "rdma_test_duration=60", "--tags", "rdma")
