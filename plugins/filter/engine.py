@@ -40,6 +40,14 @@ def _judge_round(links: list[dict], results: list[dict], ends: list[dict], test:
     return json.dumps(plain(verdicts.judge_round(links, results, ends, test)))
 
 
+def _round_repeats(judged: str) -> list[dict]:
+    return rounds.repeats(json.loads(judged))
+
+
+def _with_repeats(judged: str, again: str) -> str:
+    return json.dumps(rounds.with_repeats(json.loads(judged), json.loads(again)))
+
+
 def _round_summary(judged: str, last: int) -> str:
     links = json.loads(judged)
     return words.round_summary(links, len(links), words.round_numbers(links, last))
@@ -75,6 +83,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "pods_not_running": lambda states, test: nodes.not_running(states, test["pod_timeout_s"]),
     "probe_items": commands.probe_items,
     "round_items": commands.round_items,
+    "round_repeats": _round_repeats,
     "round_summary": _round_summary,
     "round_title": words.round_title,
     "shorten_script": probe.shorten,
@@ -86,6 +95,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "test_result": _test_result,
     "test_rounds": _test_rounds,
     "test_settings": settings.make_settings,
+    "with_repeats": _with_repeats,
 }
 
 

@@ -87,6 +87,11 @@ def remarks(result: dict) -> list[str]:
             f"outlier: {o['link']} passed with {o['bandwidth_average_gbps']:.1f} Gb/s, {o['below_percent']:g} % below the"
             f" median {o['median_gbps']:.1f} Gb/s of rail {o['rail']}"
         )
+    again = [k["id"] for k in result["links"] if k.get("attempts", 1) > 1]
+    if again:
+        said.append(
+            f"run again because perftest's client came between the two times that its server listens: {', '.join(again)}"
+        )
     measured = [p for p in result["pairs"] if p["sum_gbps"] is not None]
     if measured:
         least = min(measured, key=lambda p: p["sum_gbps"])

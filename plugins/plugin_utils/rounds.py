@@ -20,6 +20,8 @@ from ansible_collections.k8si.fabric.plugins.plugin_utils.evidence import (
     SUSPECT,
 )
 
+REPEATED = ("listen_race",)  # failures of perftest itself: the next run works
+ATTEMPTS = 3
 PLANS = ("adaptive", "pairs", "ring", "full_mesh", "star")
 
 Pair = tuple[str, str]  # (server, client), of nodes or of endpoints
@@ -70,6 +72,22 @@ def there_and_back(rounds: list[list[dict]]) -> list[list[dict]]:
         else:
             joined.append(links)
     return joined
+
+
+def repeats(judged: list[dict]) -> list[dict]:
+    """The links of a round that are run again at once, with `attempts`: which run that will be. Empty: nothing is left to repeat."""
+    keys = ("id", "rail", "client_rail", "server", "client", "round", "wave")
+    return [
+        {**{k: link[k] for k in keys if k in link}, "attempts": link.get("attempts", 1) + 1}
+        for link in judged
+        if link["code"] in REPEATED and link.get("attempts", 1) < ATTEMPTS
+    ]
+
+
+def with_repeats(judged: list[dict], again: list[dict]) -> list[dict]:
+    """The judged links of a round, with what came of those that were run again."""
+    newer = {link["id"]: link for link in again}
+    return [newer.get(link["id"], link) for link in judged]
 
 
 def _lanes(rails: list[int], settings: dict) -> list[list[proofs.Lane]]:

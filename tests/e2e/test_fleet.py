@@ -68,3 +68,13 @@ def test_a_link_that_got_slower_since_an_earlier_run(cluster, tmp_path):
     variables["rdma_test_qps"] = 2
     with pytest.raises(AssertionError, match="qps 1 then, 2 now"):
         cluster.role("rdma_test", variables)
+
+
+@pytest.mark.parametrize("cluster", [("--fault=listen_race:times=3",)], indirect=True)
+def test_what_perftest_itself_spoilt_is_run_again(cluster):
+    run = cluster.start_role("rdma_test", {"rdma_test_sizes": 65536})
+    result = run.result()
+    assert result["passed"], result["findings"]
+    # three clients were rejected: of either link, or two and one
+    assert sum(k.get("attempts", 1) - 1 for k in result["links"]) == 3
+    assert "client came between the two times" in " ".join(run.output.split())

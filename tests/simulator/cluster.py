@@ -145,6 +145,7 @@ class Cluster:
         refused = self.faults.hit("no_dmabuf", machine.node)
         return Quirks(
             never_listens=hit("server_never_listens"),
+            listen_race=self.faults.hit("listen_race", machine.node),
             dies_after_rows=dies["rows"] if dies else None,
             hangs=hit("hanging_client"),
             no_peer_memory=hit("no_peermem"),

@@ -237,6 +237,15 @@ def server_never_listens(cluster: Cluster, p: Parameters) -> None:
     """
 
 
+@fault(node=EVERY, times=1)
+def listen_race(cluster: Cluster, p: Parameters) -> None:
+    """With -R, the client comes before the server listens for the second time, so many times in all.
+
+    As where the server's node is busy. Seen: the client is rejected (`RDMA_CM_EVENT_REJECTED; error: 8`) and crashes, the server
+    waits on, and no other client can connect to it.
+    """
+
+
 @fault(node=EVERY, rows=5)
 def server_dies(cluster: Cluster, p: Parameters) -> None:
     """The perftest server is killed in the middle of a run, after so many rows.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ..machine import Device
 from ..wire import ConnectionFailed, PortInUse, Session
 from . import gpu
@@ -10,6 +12,12 @@ from .options import at_least
 from .world import LISTEN_DELAY, UNREACHABLE, Exit, Run, for_ever
 
 _NO_RDMA_CM = " Unable to perform rdma_client function\n Unable to init the socket connection\n"
+# What 6.06 says before it crashes; the session stays open, as the server waits for the second connection.
+_REJECTED = (
+    "RDMA CM event error:\nEvent: RDMA_CM_EVENT_REJECTED; error: 8.\n\n"
+    "ERRNO: Operation not supported.\nFailed to handle RDMA CM event.\n"
+    "ERRNO: Operation not supported.\nFailed to connect RDMA CM events.\nERRNO: Operation not supported.\n"
+)
 _MTU_ORDER = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}
 
 
@@ -52,11 +60,19 @@ async def connect(run: Run, device: Device) -> Session:
             raise ConnectionFailed("no_name")  # it asks the resolver for one IP version only
         if "rdma_cm" in _kind(run) and not (device.gids or device.infiniband):
             raise ConnectionFailed("no_device")
-        return run.world.wire.connect(run.machine, _kind(run), host, port)
+        session = run.world.wire.connect(run.machine, _kind(run), host, port)
     except ConnectionFailed as failure:
         if failure.kind == "no_host":
             await run.pause(UNREACHABLE)
         raise _not_connected(run, failure.kind, host, port) from None
+    race = run.quirks.listen_race
+    if run.options.rdma_cm and race and race["times"] > 0:
+        race["times"] -= 1
+        run.complain(_REJECTED)
+        run.context.process.signal("SEGV")
+        await asyncio.sleep(0)
+        raise Exit(139)
+    return session
 
 
 def _not_connected(run: Run, kind: str, host: str, port: int) -> Exit:

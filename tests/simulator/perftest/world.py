@@ -27,6 +27,7 @@ class Quirks:
     """Faults that the tools of one pod show. All off by default."""
 
     never_listens: bool = False
+    listen_race: dict[str, int] | None = None  # {times}: so many clients with -R are still rejected
     dies_after_rows: int | None = None  # server: the process ends in the middle of a run
     hangs: bool = False  # client: stops after the header, for ever
     no_peer_memory: bool = False

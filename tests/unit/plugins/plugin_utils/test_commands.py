@@ -107,6 +107,10 @@ def test_the_way_back_starts_when_the_way_there_has_ended():
     items = commands.round_items([there, back], [endpoint(1), endpoint(2)], HOST)
     first_server, first_client, second_server, second_client = items
     assert "start_after" not in first_server
+    # where another pair's way there is run again beside it, it has nothing to wait for
+    other = {**LINK, "id": "n4/0 -> n3/0", "server": "n3/0", "client": "n4/0", "round": 1}
+    four = [endpoint(n) for n in (1, 2, 3, 4)]
+    assert "start_after" not in commands.round_items([other, back], four, HOST)[2]
     assert second_server["start_after"] == {"item": first_client["id"], "event": "ended"}
     # the second client's patience counts from the start of the batch
     assert second_client["start_after"]["timeout"] > HOST["timeout_s"] + 30

@@ -248,6 +248,25 @@ def test_retests_respect_the_limit(mode, limit, rounds_a_direction):
         assert all({k["rail"] for k in links_of_round} == {0, 1} for links_of_round in plan)
 
 
+def test_what_perftest_itself_spoilt_is_run_again_three_times_in_all():
+    judged = [
+        {**link(1, 2, "failed"), "code": "listen_race"},
+        {**link(3, 4, "failed"), "code": "connect_failed"},
+        {**link(5, 6), "code": None},
+    ]
+    (again,) = rounds.repeats(judged)
+    assert again == {
+        **{k: judged[0][k] for k in ("id", "rail", "server", "client", "round", "wave")},
+        "attempts": 2,
+    }
+    judged = rounds.with_repeats(judged, [{**again, "code": "listen_race"}])
+    (again,) = rounds.repeats(judged)
+    assert again["attempts"] == 3
+    judged = rounds.with_repeats(judged, [{**again, "code": "listen_race"}])
+    assert rounds.repeats(judged) == []
+    assert [k["code"] for k in judged] == ["listen_race", "connect_failed", None]
+
+
 def test_a_round_and_its_reverse_are_one_task():
     ends = [endpoint(n) for n in range(1, 9)]
     plan = rounds.plan_rounds(ends, BOTH)
