@@ -110,7 +110,12 @@ browser: env
 export RDMA_VM_CACHE ?= $(CURDIR)/$(BUILD)/rdma_vm
 .PHONY: test-rdma
 test-rdma: env
-	python -m pytest tests/rdma
+	python -m pytest -n 2 tests/rdma
+
+# What of it CI has time for
+.PHONY: test-rdma-short
+test-rdma-short: env
+	python -m pytest tests/rdma/test_roles.py -k "default_command or server_that_is_killed or without_cuda"
 
 # Whole runs of ansible-playbook: interrupted, killed, cleaned up, in check mode
 .PHONY: e2e

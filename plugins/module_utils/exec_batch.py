@@ -122,10 +122,11 @@ class MarkFilter:
 
 @dataclass(frozen=True)
 class Settings:
-    """Times of the engine, in seconds. Users have `kill_after` and `end_grace`; the others are here so that tests need not wait."""
+    """Times of the engine, in seconds. Users have `kill_after` and both `end_grace`s; the others are here so that tests need not wait."""
 
     kill_after: float = 2.0  # between TERM and KILL
     end_grace: float = 0.0  # for an item to end by itself once the item of its end_with is over
+    end_grace_success: float = 0.0  # the same, where that item ended with exit code 0
     grace: float = (
         2.0  # for the rest of output and status after a signal, and for the close after a status
     )
@@ -746,7 +747,7 @@ class Batch:
     def _end(self, run: _Run, attempt: _Attempt) -> None:
         """TERM, then KILL, then the connection."""
         try:
-            if run.stop_why == "ended" and attempt.over.wait(self.settings.end_grace):
+            if run.stop_why == "ended" and attempt.over.wait(self._grace_of(run)):
                 return  # the two ends of one exchange seldom end in the same moment
             attempt.announced.wait(self._kill_after)
             if attempt.over.is_set():
@@ -771,6 +772,12 @@ class Batch:
         finally:
             if not attempt.over.is_set():
                 _wake(attempt.sock)
+
+    def _grace_of(self, run: _Run) -> float:
+        """How long an item may go on alone. One whose other end succeeded has most likely got what it needs, and only has to finish."""
+        other = self._runs[run.item.end_with].result if run.item.end_with else None
+        succeeded = other is not None and other.get("rc") == 0
+        return self.settings.end_grace_success if succeeded else self.settings.end_grace
 
     def _end_lost(self, run: _Run, attempt: _Attempt) -> None:
         """A command whose connection is lost still runs in the pod: end it, as far as that is possible."""

@@ -51,6 +51,12 @@ options:
         one exchange seldom end in the same moment, and what a command says of its own accord is worth more than that it was ended.
     type: float
     default: 3
+  end_grace_success:
+    description:
+      - The same, where that item ended with exit code 0. One end of an exchange may have all that it needs while the other still waits for
+        an acknowledgement that was lost and is sent again.
+    type: float
+    default: 30
   items:
     description:
       - The commands.
@@ -353,6 +359,7 @@ def argument_spec() -> dict:
         connections={"type": "int", "default": 64},
         kill_after={"type": "float", "default": 2},
         end_grace={"type": "float", "default": 3},
+        end_grace_success={"type": "float", "default": 30},
         items={"type": "list", "elements": "dict", "required": True, "options": item},
     )
     return spec
@@ -462,8 +469,9 @@ def main() -> None:
     for name in ("timeout", "kill_after", "connections"):
         if params[name] <= 0:
             module.fail_json(msg=f"{name} is {params[name]}; it must be positive")
-    if params["end_grace"] < 0:
-        module.fail_json(msg=f"end_grace is {params['end_grace']}; it must not be negative")
+    for name in ("end_grace", "end_grace_success"):
+        if params[name] < 0:
+            module.fail_json(msg=f"{name} is {params[name]}; it must not be negative")
     try:
         items = read_items(params["items"], params["namespace"], params["timeout"])
     except PlanError as error:
@@ -472,7 +480,11 @@ def main() -> None:
         module.exit_json(changed=False, **summary(exec_batch.check_mode_results(items)))
     connector = connect(module, items)
     allow_open_files(2 * len(items) + 256)
-    settings = exec_batch.Settings(kill_after=params["kill_after"], end_grace=params["end_grace"])
+    settings = exec_batch.Settings(
+        kill_after=params["kill_after"],
+        end_grace=params["end_grace"],
+        end_grace_success=params["end_grace_success"],
+    )
     batch = exec_batch.Batch(items, connector, params["connections"], settings)
     results = run(module, batch)
     returned = summary(results)

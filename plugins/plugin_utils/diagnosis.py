@@ -236,10 +236,12 @@ def _diagnose(server: _End, client: _End, host_passed: bool | None) -> dict:
         )
     if found := at_rank(_CRASH):
         return found
-    if client.outcome == "timeout":
+    abandoned = client.outcome == "ended" and server.rc == 0
+    if client.outcome == "timeout" or abandoned:
         rows = client.parsed["rows"]
         got = f"its last row is of {rows[-1]['bytes']} bytes" if rows else "without a row"
-        return report("hung_client", "client", "", f"client: did not end in time, {got}")
+        when = "though the server had ended with exit code 0" if abandoned else "in time"
+        return report("hung_client", "client", "", f"client: did not end {when}, {got}")
     if server.outcome == "timeout":
         return report(
             "deadline", "server", "", f"server: did not end in time; {server.message}".rstrip("; ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ pytest.importorskip("kubernetes", reason="this test talks to the cluster as the 
 from pods import Cluster
 from simulator import client
 from simulator.config import Config
+from simulator.wrapper import scripts
 from simulator_rdma import server
 from simulator_rdma.__main__ import guest_config
 
@@ -124,6 +126,23 @@ def assert_same(double: tuple[int, str, str], real: tuple[int, str, str]) -> Non
 def test_measurements(real: Ends, double: Ends, case: str) -> None:
     for ours, theirs in zip(double.pair(CASES[case]), real.pair(CASES[case]), strict=True):
         assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("options", [[], ["-R"]], ids=["tcp", "rdma_cm"])
+def test_a_port_in_use(real: Ends, double: Ends, options: list[str]) -> None:
+    seen = []
+    for ends in (double, real):
+        command = ["stdbuf", "-oL", "ib_write_bw", "-d", ends.device, "-F", *options]
+        squatter = ends.cluster.wrapped("pod-1", *command)
+        squatter.read(lambda squatter=squatter: "Waiting for client" in squatter.out, 30)
+        time.sleep(1)  # from its banner until it listens
+        second = ends.cluster.exec("pod-1", *command)
+        code = second.finish(30)
+        seen.append((code, second.out, second.err))
+        kill = ("sh", "-c", scripts()[1], "sh", "TERM", str(squatter.pid))
+        ends.cluster.exec("pod-1", *kill).finish()
+        squatter.finish()
+    assert_same(*seen)
 
 
 @pytest.mark.parametrize("case", FAILURES)

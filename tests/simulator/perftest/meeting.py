@@ -42,7 +42,9 @@ async def accept(run: Run) -> Session:
             return await listener.accept()
     except PortInUse:
         raise run.fail(
-            f"Couldn't listen to port {run.options.tcp_port}\n{_no_socket(run)}"
+            " rdma_bind_addr failed\n Unable to perform rdma_server function\n Unable to init the socket connection\n"
+            if run.options.rdma_cm
+            else f"Couldn't listen to port {run.options.tcp_port}\n{_no_socket(run)}"
         ) from None
 
 

@@ -40,10 +40,11 @@ def alive(pid: int) -> bool:
         return False
 
 
-def gone(*pids: int, seconds: float = 5) -> bool:
+def gone(*pids: int, seconds: float = 5, directory: Path | None = None) -> bool:
+    """Whether the processes end, and the folder goes, in that time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not any(alive(pid) for pid in pids):
+        if not any(alive(pid) for pid in pids) and not (directory and directory.exists()):
             return True
         time.sleep(0.02)
     return False
@@ -82,7 +83,7 @@ class Running:
 
     @property
     def all_gone(self) -> bool:
-        return gone(self.keeper, *self.qemus) and not self.directory.exists()
+        return gone(self.keeper, *self.qemus, directory=self.directory)
 
     def clean(self) -> None:
         for pid in (*self.qemus, self.keeper):

@@ -709,6 +709,40 @@ def test_a_client_waits_for_a_text_and_ends_its_server(channel: int) -> None:
     assert [name for name, _pid in server.kills] == ["TERM"]
 
 
+@pytest.mark.parametrize(
+    ("rc", "outcome"), [(0, ("completed", "exit_code")), (1, ("ended", "ended_with"))]
+)
+def test_who_is_left_alone_by_a_success_has_time_to_finish(rc: int, outcome: tuple) -> None:
+    """As a client whose last acknowledgement was lost, while its server has all that it needs."""
+
+    def finishes_late(call: Exec) -> None:
+        pid = call.begin()
+        if call.server.ended(pid).wait(0.6):
+            return call.finish(143)
+        call.data(1, b"figures")
+        return call.finish(0)
+
+    results, server = run(
+        {"a": runs(rc), "b": finishes_late},
+        {"pod": "b", "end_with": "a"},
+        {"pod": "a"},
+        end_grace_success=5.0,
+    )
+    assert end(results["b"]) == outcome
+    assert server.kills == [] if rc == 0 else [name for name, _pid in server.kills] == ["TERM"]
+
+
+def test_who_does_not_finish_after_a_success_is_ended_too() -> None:
+    results, _server = run(
+        {"a": runs(0), "b": ready()},
+        {"pod": "b", "end_with": "a"},
+        {"pod": "a"},
+        end_grace_success=0.3,
+    )
+    assert end(results["b"]) == ("ended", "ended_with")
+    assert results["b"]["duration_s"] >= 0.3
+
+
 def test_an_item_may_wait_for_the_start_or_the_end() -> None:
     results, _server = run(
         {"a": ready(), "b": runs(), "c": runs(1)},
