@@ -39,7 +39,8 @@ def make_baseline(text: str, name: str, settings: dict, tolerance_percent: float
     figures: dict[str, float] = {}
     for link in links:
         if link.get(measure) is not None:
-            figures[link["id"]] = better(link[measure], figures.get(link["id"], link[measure]))
+            figure = float(link[measure])
+            figures[link["id"]] = better(figure, figures.get(link["id"], figure))
     for test in tests if links else []:
         before = test.get("parameters") or {}
         differ = [n for n in SAME if n in before and before[n] != settings[n]]

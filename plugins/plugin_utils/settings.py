@@ -130,6 +130,10 @@ def _baseline(v: Reader, text: str | None, settings: dict, tolerance: float) -> 
         return make_baseline(text, "this file", settings, tolerance)
     except ValueError as error:
         raise v.bad("baseline", str(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise v.bad(
+            "baseline", f"this file is damaged ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _host_figures(result: dict | None) -> dict[str, float]:

@@ -93,6 +93,16 @@ def test_latency_takes_the_least():
     assert found["figure"] == 2.75 and found["words"].startswith("110 % of 2.5 µs, the same link")
 
 
+@pytest.mark.parametrize(
+    "links",
+    [[{"bandwidth_average_gbps": 1.0}], ["a"], [{"id": "a", "bandwidth_average_gbps": []}] * 2],
+)
+def test_a_damaged_file_is_told_as_such(links):
+    content = json.dumps({"schema_version": "1.0", "tests": [{"test": "rdma", "links": links}]})
+    with pytest.raises(ValueError, match=r"rdma_test_baseline='b\.json': this file is damaged"):
+        make_settings({**VARIABLES, "baseline": "b.json"}, "rdma_test_", content)
+
+
 @pytest.mark.parametrize("content", [None, "", "no", "[]"])
 def test_a_file_that_is_none_is_an_error_before_anything_is_measured(content):
     changes = {"baseline": "/nowhere/results.json"}
